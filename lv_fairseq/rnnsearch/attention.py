@@ -1,0 +1,58 @@
+"""The alignment model: which annotations a decoder state looks at.
+
+    e_j = v . tanh(A s + B h_j),   alpha = softmax(e),   c = sum_j alpha_j h_j
+
+Whatever depends on the annotations h_j alone is computed once for a sentence and kept in an `EncodedSource`: the keys
+B h_j, and the products that the decoder takes of every context c. Since c is a weighted mean of annotations, a product
+C c is the same mean of the C h_j, so that c itself is never needed.
+"""
+
+from typing import NamedTuple, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from lv_fairseq.rnnsearch.initialisation import gaussian, zeros
+
+
+class EncodedSource(NamedTuple):
+    """What the decoder reads of a batch of sentences; shared by the ``beam`` consecutive hypotheses of each."""
+
+    keys: Tensor  # sentences x source length x attention: B h_j
+    state_products: Tensor  # sentences x source length x 3 hidden: C h_j, for the decoder's GRU
+    readout_products: Tensor  # sentences x source length x 2 readout: the readout's part of h_j
+    initial_state: Tensor  # sentences x hidden: s_0
+    padding: Tensor  # sentences x source length: True where there is no word
+    beam: int = 1
+
+    def reorder(self, order: Tensor) -> "EncodedSource":
+        """The sources of hypotheses ``order``; copies nothing while hypotheses move within their sentence.
+
+        fairseq's search calls this at every step. Its hypotheses of a sentence stand together, but this is checked.
+        """
+        owners = order.div(self.beam, rounding_mode="floor")
+        sentences, hypotheses = torch.unique_consecutive(owners, return_counts=True)
+        beam = int(hypotheses[0]) if len(hypotheses) else 1
+        if not bool((hypotheses == beam).all()):
+            sentences, beam = owners, 1
+        if torch.equal(sentences, torch.arange(len(self.keys), device=order.device)):
+            return self._replace(beam=beam)
+        return EncodedSource(*(tensor.index_select(0, sentences) for tensor in self[:-1]), beam=beam)
+
+
+class Attention(nn.Module):
+    def __init__(self, state_dim: int, attention_dim: int):
+        super().__init__()
+        self.query = gaussian(state_dim, attention_dim, std=0.001)  # A
+        self.v = zeros(attention_dim)
+
+    def forward(self, state: Tensor, source: EncodedSource) -> Tuple[Tensor, Tensor]:
+        """Decoder states (sentences * beam x hidden) to the weights alpha (sentences * beam x source length)
+        and the products of the context (sentences * beam x 3 hidden)."""
+        sentences, length, _ = source.keys.shape
+        query = torch.matmul(state, self.query).view(sentences, source.beam, 1, -1)
+        energies = torch.matmul(torch.tanh(query + source.keys.unsqueeze(1)), self.v)  # sentences x beam x length
+        energies = energies.masked_fill(source.padding.unsqueeze(1), float("-inf"))
+        alpha = torch.softmax(energies, dim=-1)
+        context = torch.bmm(alpha, source.state_products)  # sentences x beam x 3 hidden
+        return alpha.view(-1, length), context.view(len(state), -1)

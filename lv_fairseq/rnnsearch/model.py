@@ -1,0 +1,131 @@
+"""The architectures ``rnnsearch`` and ``rnnsearch_small``: sizes, flags and how the parts are put together."""
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import FairseqEncoderDecoderModel, register_model
+
+from lv_fairseq.errors import UserError
+from lv_fairseq.rnnsearch.decoder import RNNSearchDecoder
+from lv_fairseq.rnnsearch.encoder import RNNSearchEncoder
+from lv_fairseq.word_tables import WordTable
+
+
+def _option(default, help: str):
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass
+class RNNSearchConfig(FairseqDataclass):
+    encoder_embed_dim: int = _option(620, "size of a source word vector")
+    encoder_hidden_size: int = _option(
+        1000, "size of the encoder's state in each direction; annotations have twice that"
+    )
+    decoder_embed_dim: int = _option(620, "size of a target word vector where words are read")
+    decoder_hidden_size: int = _option(1000, "size of the decoder's state")
+    decoder_out_embed_dim: int = _option(620, "size of a target word vector where words are scored")
+    attention_dim: int = _option(1000, "size of the alignment model's hidden layer")
+    readout_dim: int = _option(500, "size after the readout's maxout (it takes the larger one of each pair of units)")
+    dropout: float = _option(0.0, "dropout probability, for each of the four places below that is not given")
+    encoder_dropout_in: Optional[float] = _option(None, "dropout on source word vectors (default: --dropout)")
+    encoder_dropout_out: Optional[float] = _option(None, "dropout on annotations (default: --dropout)")
+    decoder_dropout_in: Optional[float] = _option(None, "dropout on target word vectors (default: --dropout)")
+    decoder_dropout_out: Optional[float] = _option(None, "dropout on what is scored against words (default: --dropout)")
+    share_decoder_input_output_embed: bool = _option(False, "read and score target words with the same vectors")
+    share_all_embeddings: bool = _option(
+        False, "one table for source words, target words read and target words scored; needs a joined dictionary"
+    )
+    fused_gru: bool = _option(
+        False,
+        "torch's GRU instead of the paper's: the reset gate acts after the recurrent product, not before. "
+        "Faster on GPUs; a checkpoint of one kind cannot be read as the other",
+    )
+
+
+@dataclass
+class RNNSearchSmallConfig(RNNSearchConfig):
+    encoder_embed_dim: int = 256
+    encoder_hidden_size: int = 256
+    decoder_embed_dim: int = 256
+    decoder_hidden_size: int = 256
+    decoder_out_embed_dim: int = 256
+    attention_dim: int = 256
+    readout_dim: int = 256
+
+
+@register_model("rnnsearch", dataclass=RNNSearchConfig)
+class RNNSearchModel(FairseqEncoderDecoderModel):
+    """RNNsearch (Bahdanau et al. 2015) as Jean et al. (2015) trained it."""
+
+    @classmethod
+    def build_model(cls, cfg: RNNSearchConfig, task) -> "RNNSearchModel":
+        check(cfg, task)
+        source, target = task.source_dictionary, task.target_dictionary
+        read_source = WordTable(len(source), cfg.encoder_embed_dim)
+        share = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
+        read_target = WordTable(
+            len(target), cfg.decoder_embed_dim, tied_to=read_source if cfg.share_all_embeddings else None
+        )
+        score_target = WordTable(
+            len(target), cfg.decoder_out_embed_dim, bias=True, tied_to=read_target if share else None
+        )
+
+        def dropout(place: Optional[float]) -> float:
+            return cfg.dropout if place is None else place
+
+        common = dict(attention_dim=cfg.attention_dim, readout_dim=cfg.readout_dim, fused=cfg.fused_gru)
+        encoder = RNNSearchEncoder(
+            source,
+            read_source,
+            hidden=cfg.encoder_hidden_size,
+            decoder_hidden=cfg.decoder_hidden_size,
+            dropout_in=dropout(cfg.encoder_dropout_in),
+            dropout_out=dropout(cfg.encoder_dropout_out),
+            **common,
+        )
+        decoder = RNNSearchDecoder(
+            target,
+            read_target,
+            score_target,
+            hidden=cfg.decoder_hidden_size,
+            dropout_in=dropout(cfg.decoder_dropout_in),
+            dropout_out=dropout(cfg.decoder_dropout_out),
+            **common,
+        )
+        return cls(encoder, decoder)
+
+
+@register_model("rnnsearch_small", dataclass=RNNSearchSmallConfig)
+class RNNSearchSmallModel(RNNSearchModel):
+    """The same model at a size that two CPU cores train."""
+
+
+def check(cfg: RNNSearchConfig, task) -> None:
+    """Refuse sizes that do not go together, before anything is built."""
+
+    def flag(name: str) -> str:
+        return "--" + name.replace("_", "-")
+
+    sizes = [name for name in RNNSearchConfig.__dataclass_fields__ if name.endswith(("_dim", "_size"))]
+    for name in sizes:
+        if getattr(cfg, name) < 1:
+            raise UserError(f"{flag(name)} must be at least 1, not {getattr(cfg, name)}")
+    for name in ("dropout", "encoder_dropout_in", "encoder_dropout_out", "decoder_dropout_in", "decoder_dropout_out"):
+        probability = getattr(cfg, name)
+        if probability is not None and not 0 <= probability < 1:
+            raise UserError(f"{flag(name)} must be at least 0 and below 1, not {probability}")
+    if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
+        which = "share_all_embeddings" if cfg.share_all_embeddings else "share_decoder_input_output_embed"
+        names = ["decoder_embed_dim", "decoder_out_embed_dim"]
+        if cfg.share_all_embeddings:
+            names.insert(0, "encoder_embed_dim")
+        if len({getattr(cfg, name) for name in names}) > 1:
+            given = ", ".join(f"{flag(name)} {getattr(cfg, name)}" for name in names)
+            raise UserError(f"{flag(which)} needs equal sizes, not {given}")
+    if cfg.share_all_embeddings and task.source_dictionary != task.target_dictionary:
+        raise UserError(
+            "--share-all-embeddings needs one dictionary for both languages: run fairseq-preprocess --joined-dictionary"
+        )
+    if getattr(task.cfg, "left_pad_target", False):
+        raise UserError("rnnsearch reads target sentences from position 0: leave out --left-pad-target")

@@ -1,0 +1,85 @@
+"""Small things that several tests share. Commands run as a user runs them, from the root of the project."""
+
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+import lv_fairseq  # noqa: F401
+from lv_fairseq.rnnsearch import RNNSearchConfig, RNNSearchModel
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+
+
+def run(*command, stdin=None, check=True, bin=BIN, cwd=ROOT) -> subprocess.CompletedProcess:
+    """Run an installed command; the result has stdout and stderr as text."""
+    result = subprocess.run(
+        [str(Path(bin) / command[0]), *map(str, command[1:])],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=cwd,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+    )
+    if check and result.returncode != 0:
+        raise AssertionError(f"{command} ended with {result.returncode}\n{result.stdout}\n{result.stderr}")
+    return result
+
+
+def make_corpus(folder: Path, *options) -> Path:
+    run("python", "scripts/demo_corpus.py", "--out", folder, *options)
+    return folder
+
+
+def preprocess(text: Path, folder: Path, *options, bin=BIN) -> Path:
+    pairs = [x for split in ("train", "valid", "test") for x in (f"--{split}pref", text / split)]
+    run("fairseq-preprocess", "-s", "src", "-t", "tgt", *pairs, "--destdir", folder, *options, bin=bin)
+    return folder
+
+
+def hypotheses(generated: str) -> list:
+    """The best hypotheses that fairseq-generate or fairseq-interactive printed, in the order of the input."""
+    lines = [line.split("\t") for line in generated.splitlines() if line.startswith("D-")]
+    return [text for number, _, text in sorted((int(number[2:]), score, text) for number, score, text in lines)]
+
+
+PLUGIN = ("--user-dir", "lv_fairseq", "--task", "lv_translation")
+SIZES = dict(
+    encoder_embed_dim=5,
+    encoder_hidden_size=6,
+    decoder_embed_dim=4,
+    decoder_hidden_size=7,
+    decoder_out_embed_dim=3,
+    attention_dim=8,
+    readout_dim=9,
+)
+
+
+def dictionary(words: int) -> Dictionary:
+    result = Dictionary()
+    for i in range(words - len(result)):
+        result.add_symbol(f"word{i}")
+    return result
+
+
+@pytest.fixture
+def build():
+    """Build a tiny model whose weights are far from zero, so that no term can hide."""
+
+    def make(source_words=11, target_words=13, **changes) -> RNNSearchModel:
+        torch.manual_seed(1)
+        source, target = dictionary(source_words), dictionary(target_words)
+        task = Namespace(source_dictionary=source, target_dictionary=target, cfg=Namespace())
+        model = RNNSearchModel.build_model(RNNSearchConfig(**{**SIZES, **changes}), task)
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.5)
+        return model.eval()
+
+    return make
