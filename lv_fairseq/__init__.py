@@ -6,6 +6,8 @@ Importing this package registers the task, the architectures and the criterion w
 from lv_fairseq import compat
 
 compat.keep_safe_loading()
+compat.keep_every_sentence()
+compat.show_every_flag_in_help()
 
 from lv_fairseq import rnnsearch, task  # noqa: E402, F401  (registration)
 from lv_fairseq.errors import UserError  # noqa: E402, F401

@@ -12,6 +12,7 @@ import argparse
 import os
 
 import torch
+from fairseq.data import data_utils
 
 
 def keep_safe_loading() -> None:
@@ -22,3 +23,40 @@ def keep_safe_loading() -> None:
     """
     torch.serialization.add_safe_globals([argparse.Namespace])
     os.environ.setdefault("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
+
+
+def keep_every_sentence() -> None:
+    """Give back the sentences that fairseq-fixed loses when it makes batches.
+
+    Its ``batch_by_size`` throws the last batch away if its size is not a multiple of
+    ``--required-batch-size-multiple`` (8): fairseq-generate then leaves sentences out without a word, and a corpus of a
+    few sentences has no batch at all. 0.12.2 keeps them.
+    """
+    cut = data_utils.batch_by_size
+
+    def cut_and_keep(indices, *args, **kwargs):
+        if len(indices) == 0:
+            return []
+        batches = cut(indices, *args, **kwargs)
+        rest = indices[sum(map(len, batches)) :]
+        return [*batches, rest] if len(rest) else batches
+
+    data_utils.batch_by_size = cut_and_keep
+
+
+def show_every_flag_in_help() -> None:
+    """Let ``--help`` show the flags of the chosen task, architecture and criterion too.
+
+    fairseq parses its command line twice, to learn from the first time which flags to add
+    (``fairseq.options.parse_args_and_arch``), but ``--help`` ends the command there. Here it waits for the second time.
+    """
+    show = argparse._HelpAction.__call__
+    parsed_once = set()
+
+    def show_the_second_time(action, parser, *args, **kwargs):
+        if "--user-dir" in parser._option_string_actions and id(parser) not in parsed_once:
+            parsed_once.add(id(parser))
+            return
+        show(action, parser, *args, **kwargs)
+
+    argparse._HelpAction.__call__ = show_the_second_time

@@ -51,6 +51,40 @@ def hypotheses(generated: str) -> list:
 
 
 PLUGIN = ("--user-dir", "lv_fairseq", "--task", "lv_translation")
+SMALL = ("--arch", "rnnsearch_small", "--encoder-embed-dim", 64, "--encoder-hidden-size", 96, "--decoder-embed-dim", 64)
+SMALL += ("--decoder-hidden-size", 96, "--decoder-out-embed-dim", 64, "--attention-dim", 64, "--readout-dim", 64)
+LOG = ("--log-format", "simple", "--log-interval", 50)
+ADAM = ("--optimizer", "adam", "--lr", 0.005, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", 100)
+ADAM += ("--clip-norm", 1.0, "--dropout", 0.1, "--criterion", "cross_entropy", "--max-tokens", 1000)
+
+
+def train(data, save, *options, check=True, **how):
+    return run("fairseq-train", data, *PLUGIN, "--save-dir", save, *LOG, *options, check=check, **how)
+
+
+def generate(data, model, *options, **how):
+    return run("fairseq-generate", data, *PLUGIN, "--path", model, *options, **how).stdout
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory):
+    options = ("--lemmas", 60, "--max-clauses", 1, "--pairs", 4000, "--valid", 200, "--test", 200)
+    return make_corpus(tmp_path_factory.mktemp("text"), *options)
+
+
+@pytest.fixture(scope="session")
+def data(text, tmp_path_factory):
+    return preprocess(text, tmp_path_factory.mktemp("data") / "bin")
+
+
+@pytest.fixture(scope="session")
+def trained(data, tmp_path_factory):
+    """The folder of a model that has learned the small language, with what fairseq-train printed."""
+    folder = tmp_path_factory.mktemp("trained")
+    result = train(data, folder, *SMALL, *ADAM, "--max-epoch", 9, "--keep-last-epochs", 2)
+    return folder, result.stdout + result.stderr
+
+
 SIZES = dict(
     encoder_embed_dim=5,
     encoder_hidden_size=6,

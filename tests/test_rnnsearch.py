@@ -1,13 +1,17 @@
 """The model computes the paper's equations, exactly, whatever shares its batch."""
 
+from argparse import Namespace
+
 import numpy as np
 import pytest
 import torch
+from conftest import dictionary
 from fairseq.data import data_utils
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference import gru, torch_gru, translate_scores, weights_of
 
+from lv_fairseq.rnnsearch import RNNSearchConfig, RNNSearchModel
 from lv_fairseq.rnnsearch.attention import EncodedSource
 
 PAD, EOS = 1, 2
@@ -130,30 +134,36 @@ def test_a_beam_scores_each_hypothesis_as_if_it_were_alone(build, fused):
 
 
 def test_initial_values_are_the_originals():
-    from argparse import Namespace
-
-    from conftest import dictionary
-
-    from lv_fairseq.rnnsearch import RNNSearchConfig, RNNSearchModel
-
-    task = Namespace(source_dictionary=dictionary(300), target_dictionary=dictionary(400), cfg=Namespace())
-    parameters = dict(RNNSearchModel.build_model(RNNSearchConfig(), task).named_parameters())
+    parameters = dict(untouched(RNNSearchConfig()).named_parameters())
     identity = torch.eye(1000)
     gates = parameters["decoder.gru.gates"].split(1000, dim=1)
     for square in (*gates, parameters["decoder.gru.candidate"], *parameters["encoder.gru.unit.candidate"]):
         torch.testing.assert_close(square @ square.t(), identity, atol=1e-4, rtol=0)
     assert not parameters["decoder.attention.v"].any()
-    assert parameters["decoder.attention.query"].std().item() == pytest.approx(0.001, rel=0.02)
-    assert parameters["encoder.keys"].std().item() == pytest.approx(0.001, rel=0.02)
+    for name in ("decoder.attention.query", "encoder.keys"):
+        assert parameters[name].std().item() == pytest.approx(0.001, rel=0.02)
     for name in ("encoder.embed_tokens.weight", "decoder.output_projection.weight", "decoder.readout.state"):
         assert parameters[name].std().item() == pytest.approx(0.01, rel=0.02)
     for name in ("encoder.embed_bias", "decoder.gru.bias", "decoder.output_projection.bias", "decoder.readout.bias"):
         assert not parameters[name].any()
 
 
-def test_the_default_sizes_are_the_papers():
-    from lv_fairseq.rnnsearch import RNNSearchConfig
+@pytest.mark.parametrize("fused", [False, True])
+def test_scaled_initial_values_follow_the_number_of_inputs(fused):
+    cfg = RNNSearchConfig(init="scaled", fused_gru=fused, encoder_hidden_size=300)
+    parameters = dict(untouched(cfg).named_parameters())
+    inputs = {"encoder.keys": 600, "decoder.readout.output": 500, "decoder.output_projection.weight": 620}
+    inputs["encoder.gru.unit.weight_ih_l0_reverse" if fused else "encoder.gru.unit.input"] = 620
+    for name, number in inputs.items():
+        assert parameters[name].std().item() == pytest.approx(number**-0.5, rel=0.03)
 
+
+def untouched(cfg) -> RNNSearchModel:
+    task = Namespace(source_dictionary=dictionary(300), target_dictionary=dictionary(400), cfg=Namespace())
+    return RNNSearchModel.build_model(cfg, task)
+
+
+def test_the_default_sizes_are_the_papers():
     cfg = RNNSearchConfig()
     assert (cfg.encoder_embed_dim, cfg.decoder_embed_dim, cfg.decoder_out_embed_dim) == (620, 620, 620)
     assert (cfg.encoder_hidden_size, cfg.decoder_hidden_size, cfg.attention_dim, cfg.readout_dim) == (

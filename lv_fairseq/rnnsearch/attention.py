@@ -12,7 +12,7 @@ from typing import NamedTuple, Tuple
 import torch
 from torch import Tensor, nn
 
-from lv_fairseq.rnnsearch.initialisation import gaussian, zeros
+from lv_fairseq.rnnsearch.initialisation import weight
 
 
 class EncodedSource(NamedTuple):
@@ -43,8 +43,8 @@ class EncodedSource(NamedTuple):
 class Attention(nn.Module):
     def __init__(self, state_dim: int, attention_dim: int):
         super().__init__()
-        self.query = gaussian(state_dim, attention_dim, std=0.001)  # A
-        self.v = zeros(attention_dim)
+        self.query = weight(state_dim, attention_dim)  # A
+        self.v = weight(attention_dim)
 
     def forward(self, state: Tensor, source: EncodedSource) -> Tuple[Tensor, Tensor]:
         """Decoder states (sentences * beam x hidden) to the weights alpha (sentences * beam x source length)

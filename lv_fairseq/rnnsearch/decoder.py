@@ -7,8 +7,8 @@ The order is the original code's: with s_{i-1}, which has read y_1 ... y_{i-1},
     update     s_i = GRU(s_{i-1}; y_i, c_i)
 
 Bahdanau et al.'s appendix and later code update first and read s_i. Here a step is cut before "update", so that it
-begins with the word that fairseq feeds: update with y_{i-1} and c_{i-1}, look, generate. The first step has no word yet;
-it starts from s_0 with a zero vector for y_0.
+begins with the word that fairseq feeds: update with y_{i-1} and c_{i-1}, look, generate. The first step has no word
+yet; it starts from s_0 with a zero vector for y_0.
 """
 
 from typing import Dict, Optional, Tuple
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lv_fairseq.rnnsearch.attention import Attention, EncodedSource
 from lv_fairseq.rnnsearch.gru import GRU, FusedGRU
-from lv_fairseq.rnnsearch.initialisation import zeros
+from lv_fairseq.rnnsearch.initialisation import weight
 from lv_fairseq.rnnsearch.readout import Readout
 from lv_fairseq.word_tables import WordTable
 
@@ -51,7 +51,7 @@ class RNNSearchDecoder(FairseqIncrementalDecoder):
         self.embed_tokens = embed_tokens
         self.output_projection = output_projection
         word_dim = embed_tokens.weight.size(1)
-        self.embed_bias = zeros(word_dim)
+        self.embed_bias = weight(word_dim)
         self.gru = (FusedGRU if fused else GRU)(word_dim, hidden)
         self.attention = Attention(hidden, attention_dim)
         self.readout = Readout(hidden, word_dim, readout_dim, output_projection.weight.size(1))

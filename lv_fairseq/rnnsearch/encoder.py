@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from lv_fairseq.rnnsearch.attention import EncodedSource
 from lv_fairseq.rnnsearch.gru import GRU
-from lv_fairseq.rnnsearch.initialisation import gaussian, orthogonal, zeros
+from lv_fairseq.rnnsearch.initialisation import weight
 from lv_fairseq.word_tables import WordTable
 
 
@@ -41,14 +41,6 @@ class FusedBidirectionalGRU(nn.Module):
     def __init__(self, input_dim: int, hidden: int):
         super().__init__()
         self.unit = nn.GRU(input_dim, hidden, batch_first=True, bidirectional=True)
-        for name, parameter in self.unit.named_parameters():
-            with torch.no_grad():
-                if name.startswith("weight_hh"):
-                    parameter.copy_(orthogonal(hidden, 3 * hidden).t())
-                elif name.startswith("weight_ih"):
-                    parameter.normal_(std=0.01)
-                else:
-                    parameter.zero_()
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
         # Packing wants sentences that start at position 0: turn left-padded ones round, and back again.
@@ -88,13 +80,13 @@ class RNNSearchEncoder(FairseqEncoder):
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
         word_dim = embed_tokens.weight.size(1)
-        self.embed_bias = zeros(word_dim)  # the original adds one learned vector to every word's
+        self.embed_bias = weight(word_dim)  # the original adds one learned vector to every word's
         self.gru = (FusedBidirectionalGRU if fused else BidirectionalGRU)(word_dim, hidden)
-        self.initial_state = gaussian(hidden, decoder_hidden)
-        self.initial_bias = zeros(decoder_hidden)
-        self.keys = gaussian(2 * hidden, attention_dim, std=0.001)  # B
-        self.state_products = gaussian(2 * hidden, 3 * decoder_hidden)  # C
-        self.readout_products = gaussian(2 * hidden, 2 * readout_dim)
+        self.initial_state = weight(hidden, decoder_hidden)
+        self.initial_bias = weight(decoder_hidden)
+        self.keys = weight(2 * hidden, attention_dim)  # B
+        self.state_products = weight(2 * hidden, 3 * decoder_hidden)  # C
+        self.readout_products = weight(2 * hidden, 2 * readout_dim)
         self.dropout_in, self.dropout_out = dropout_in, dropout_out
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor = None, **unused) -> EncodedSource:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lv_fairseq.rnnsearch.initialisation import gaussian, orthogonal, zeros
+from lv_fairseq.rnnsearch.initialisation import weight
 
 
 class GRU(nn.Module):
@@ -27,10 +27,10 @@ class GRU(nn.Module):
 
     def __init__(self, input_dim: int, hidden: int, stack: tuple = ()):
         super().__init__()
-        self.input = gaussian(*stack, input_dim, 3 * hidden)  # W_r | W_u | W
-        self.gates = orthogonal(*stack, hidden, 2 * hidden)  # U_r | U_u
-        self.candidate = orthogonal(*stack, hidden, hidden)  # U
-        self.bias = zeros(*stack, 1, hidden)  # b
+        self.input = weight(*stack, input_dim, 3 * hidden)  # W_r | W_u | W
+        self.gates = weight(*stack, hidden, 2 * hidden)  # U_r | U_u
+        self.candidate = weight(*stack, hidden, hidden)  # U
+        self.bias = weight(*stack, 1, hidden)  # b
 
     def input_products(self, x: Tensor) -> Tensor:
         """x (... x rows x input_dim) to W_r x | W_u x | W x + b (... x rows x 3 hidden)."""
@@ -57,10 +57,10 @@ class FusedGRU(nn.Module):
 
     def __init__(self, input_dim: int, hidden: int):
         super().__init__()
-        self.input = gaussian(input_dim, 3 * hidden)
-        self.recurrent = orthogonal(hidden, 3 * hidden)
-        self.input_bias = zeros(3 * hidden)
-        self.recurrent_bias = zeros(hidden)
+        self.input = weight(input_dim, 3 * hidden)
+        self.recurrent = weight(hidden, 3 * hidden)
+        self.input_bias = weight(3 * hidden)
+        self.recurrent_bias = weight(hidden)
 
     def input_products(self, x: Tensor) -> Tensor:
         return torch.matmul(x, self.input) + self.input_bias

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from lv_fairseq.rnnsearch.initialisation import gaussian, zeros
+from lv_fairseq.rnnsearch.initialisation import weight
 
 
 class Readout(nn.Module):
@@ -11,10 +11,10 @@ class Readout(nn.Module):
 
     def __init__(self, state_dim: int, word_dim: int, readout_dim: int, output_dim: int):
         super().__init__()
-        self.state = gaussian(state_dim, 2 * readout_dim)
-        self.word = gaussian(word_dim, 2 * readout_dim)
-        self.bias = zeros(2 * readout_dim)
-        self.output = gaussian(readout_dim, output_dim)
+        self.state = weight(state_dim, 2 * readout_dim)
+        self.word = weight(word_dim, 2 * readout_dim)
+        self.bias = weight(2 * readout_dim)
+        self.output = weight(readout_dim, output_dim)
 
     def forward(self, states: Tensor, words: Tensor, context: Tensor) -> Tensor:
         """States (... x state_dim), vectors of the previous words (... x word_dim) and context products
