@@ -21,9 +21,9 @@ if [ ! -d "$out/data" ]; then
     --trainpref "$out/text/train" --validpref "$out/text/valid" --testpref "$out/text/test" > "$out/preprocess.log" 2>&1
   mv "$out/data.part" "$out/data"
 fi
-grep -o '\[.*\] \(train\|test\)\..*' "$out/data/preprocess.log"
+grep -oE '\[(src|tgt)\] .*(train|test)\.(src|tgt): .*' "$out/preprocess.log"
 
-step "3. Training (about 3 minutes on 2 cores; all of the log is in $out/train.log)"
+step "3. Training (about 4 minutes on 2 cores; all of the log is in $out/train.log)"
 fairseq-train "$out/data" "${plugin[@]}" --arch rnnsearch_small --dropout 0.1 \
   --optimizer adam --lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 200 --clip-norm 1.0 \
   --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
@@ -37,7 +37,7 @@ fairseq-generate "$out/data" "${plugin[@]}" --path "$out/model/checkpoint_best.p
 grep '^D-' "$out/test.out" | sed 's/^D-//' | sort -n | cut -f3 > "$out/test.hyp"
 
 step "5. Three sentences: source, reference, translation"
-paste -d '\n' "$out/text/test.src" "$out/text/test.tgt" "$out/test.hyp" /dev/null | head -n 11
+paste -d '\n' "$out/text/test.src" "$out/text/test.tgt" "$out/test.hyp" /dev/null | sed -n 1,11p
 
 step "6. Scores (words as they are: the text has no punctuation to split off)"
 sacrebleu "$out/text/test.tgt" --input "$out/test.hyp" --metrics bleu chrf --tokenize none --force --format text 2>&1 |
