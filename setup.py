@@ -20,6 +20,7 @@ setup(
         "sacrebleu>=2.0",
         "torch>=2.4",
     ],
+    entry_points={"console_scripts": ["lv-partition=lv_fairseq.partitions.command:main"]},
     extras_require={
         "dev": ["hypothesis", "pytest", "ruff"],
     },
