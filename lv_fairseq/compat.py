@@ -10,9 +10,13 @@ Python          fairseq      from PyPI as
 
 import argparse
 import os
+import shutil
+from typing import Callable
 
 import torch
+from fairseq import optim
 from fairseq.data import data_utils
+from fairseq.file_io import IOPathManager, PathManager
 
 
 def keep_safe_loading() -> None:
@@ -42,6 +46,33 @@ def keep_every_sentence() -> None:
         return [*batches, rest] if len(rest) else batches
 
     data_utils.batch_by_size = cut_and_keep
+
+
+def copy_checkpoints_atomically() -> None:
+    """A checkpoint that fairseq copies (to checkpoint_last.pt, say) appears whole or not at all.
+
+    fairseq writes a checkpoint atomically, but copies it in place: a kill then leaves half a file to resume from.
+    """
+
+    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+        shutil.copyfile(src_path, dst_path + ".tmp")
+        os.replace(dst_path + ".tmp", dst_path)
+        return True
+
+    if IOPathManager is None:
+        PathManager.copy = staticmethod(copy)
+
+
+def meet_every_optimizer(meet: Callable[[torch.optim.Optimizer], None]) -> None:
+    """Call ``meet`` with each optimiser that fairseq builds; its trainer builds one late and another on a resume."""
+    build = optim.build_optimizer
+
+    def build_and_meet(*args, **kwargs):
+        optimizer = build(*args, **kwargs)
+        meet(optimizer.optimizer)
+        return optimizer
+
+    optim.build_optimizer = build_and_meet
 
 
 def show_every_flag_in_help() -> None:

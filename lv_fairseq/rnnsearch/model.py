@@ -108,6 +108,16 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
         initialise(model, scaled=str(cfg.init) == "scaled")
         return model
 
+    def load_state_dict(self, state_dict, *args, **kwargs):
+        try:
+            return super().load_state_dict(state_dict, *args, **kwargs)
+        except RuntimeError as error:
+            reason = " ".join(str(error).split("\n")[1:2]).strip()
+            raise UserError(
+                f"the checkpoint is of another model: {reason} "
+                "Are the dictionaries, the sizes and --fused-gru those of its training?"
+            ) from None
+
 
 @register_model("rnnsearch_small", dataclass=RNNSearchSmallConfig)
 class RNNSearchSmallModel(RNNSearchModel):

@@ -1,0 +1,109 @@
+"""The optimiser's statistics of a word travel with its row, for any optimiser that keeps them in the row's shape."""
+
+import copy
+from collections import defaultdict
+from typing import Dict, Iterator, Tuple
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from lv_fairseq.errors import UserError
+from lv_fairseq.word_tables.page import HostRows, has_rows_of
+
+
+def carry_rows(optimizer: Optimizer) -> None:
+    """Let ``optimizer`` and the pages of its parameters know of each other.
+
+    From then on, turning a page moves the statistics too, the optimiser's ``state_dict`` holds those of all words, and
+    ``load_state_dict`` takes such a one. An optimiser that is made anew for the same parameters replaces the old one.
+    """
+    for parameter in paged(optimizer):
+        check(optimizer, parameter)
+        host: HostRows = parameter.host
+        host.optimizer_state = lambda parameter=parameter: optimizer.state.get(parameter, {})
+        # Most optimisers begin at the first step, with zeros; Adagrad begins at once, with any one value.
+        host.statistics = {
+            name: value.flatten()[0].expand(len(host.full), *value.shape[1:]).cpu().clone()
+            for name, value in host.page_statistics()
+        }
+    optimizer.register_state_dict_post_hook(_give_all_words)
+    optimizer.register_load_state_dict_pre_hook(_take_all_words)
+
+
+def paged(optimizer: Optimizer) -> Iterator[nn.Parameter]:
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if hasattr(parameter, "host"):
+                yield parameter
+
+
+def check(optimizer: Optimizer, parameter: nn.Parameter) -> None:
+    """Refuse an optimiser that keeps something else than numbers and row-shaped statistics."""
+    state = optimizer.state.get(parameter)
+    if not state:  # look at what it makes in one step
+        parameter = nn.Parameter(torch.zeros(5, 3))
+        parameter.grad = torch.ones(5, 3)
+        probe = copy.copy(optimizer)
+        probe.state = defaultdict(dict)
+        probe.param_groups = [{**optimizer.param_groups[0], "params": [parameter]}]
+        probe.step()
+        state = probe.state[parameter]
+    for name, value in state.items():
+        if torch.is_tensor(value) and value.dim() and not has_rows_of(value, parameter):
+            raise UserError(
+                f"this optimiser keeps {name} of shape {tuple(value.shape)} for a table of {tuple(parameter.shape)}, "
+                "not a row for each word: with --tau take another one, such as adam, adadelta, adagrad, nag or sgd"
+            )
+
+
+def _numbered(optimizer: Optimizer, state_dict: Dict) -> Iterator[Tuple[int, nn.Parameter]]:
+    """The numbers that a state_dict gives to the parameters with pages."""
+    for group, saved in zip(optimizer.param_groups, state_dict["param_groups"]):
+        for parameter, number in zip(group["params"], saved["params"]):
+            if hasattr(parameter, "host"):
+                yield number, parameter
+
+
+def _give_all_words(optimizer: Optimizer, state_dict: Dict) -> Dict:
+    for page in {id(p.host.page): p.host.page for p in paged(optimizer)}.values():
+        page.write_back(statistics=True)
+    state = dict(state_dict["state"])
+    for number, parameter in _numbered(optimizer, state_dict):
+        if number in state:
+            state[number] = {**state[number], **parameter.host.statistics}
+    return {**state_dict, "state": state}
+
+
+def _take_all_words(optimizer: Optimizer, state_dict: Dict) -> Dict:
+    state_dict = leave_out_frozen(optimizer, state_dict)
+    state = dict(state_dict["state"])
+    for number, parameter in _numbered(optimizer, state_dict):
+        host: HostRows = parameter.host
+        host.statistics = {k: v for k, v in state.get(number, {}).items() if has_rows_of(v, host.full)}
+        pages = {k: v.new_zeros(len(parameter), *v.shape[1:]) for k, v in host.statistics.items()}
+        for name, rows in pages.items():
+            rows[: len(host.page.words)] = host.statistics[name][host.page.words]
+        if number in state:
+            state[number] = {**state[number], **pages}
+    return {**state_dict, "state": state}
+
+
+def leave_out_frozen(optimizer: Optimizer, state_dict: Dict) -> Dict:
+    """A state_dict from before the tables were frozen, without what it says of them.
+
+    Parameters of a model with frozen ones carry their place among all of them (``parameter.place``).
+    """
+    groups = [list(group["params"]) for group in optimizer.param_groups]
+    saved = [list(group["params"]) for group in state_dict["param_groups"]]
+    places = [getattr(parameter, "place", None) for parameter in groups[0]]
+    if list(map(len, groups)) == list(map(len, saved)):
+        return state_dict
+    if len(groups) != 1 or len(saved) != 1 or None in places or len(saved[0]) != places[0][1]:
+        raise UserError(
+            f"the checkpoint's optimiser knows {sum(map(len, saved))} parameters, this run trains "
+            f"{sum(map(len, groups))}: start the optimiser anew with --reset-optimizer"
+        )
+    kept = [saved[0][place] for place, _ in places]
+    state = {number: value for number, value in state_dict["state"].items() if number in kept}
+    return {**state_dict, "state": state, "param_groups": [{**state_dict["param_groups"][0], "params": kept}]}

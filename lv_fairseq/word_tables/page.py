@@ -1,0 +1,151 @@
+"""A page: the rows of some words of a vocabulary, taken out of tables that live in host memory.
+
+Device, optimiser and gradients only ever see the page, whose number of rows does not change, so that their cost does
+not depend on the size of the vocabulary.
+"""
+
+from typing import Callable, Dict, Iterator, List, Optional, Sequence
+
+import torch
+from torch import Tensor, nn
+
+Statistics = Dict[str, Tensor]
+
+
+class Page:
+    """Which words have a row now, for all tables of one vocabulary.
+
+    Args:
+        vocabulary: how many words there are
+        rows: how many of them fit on the page
+    """
+
+    def __init__(self, vocabulary: int, rows: int):
+        self.vocabulary, self.rows = vocabulary, rows
+        self.words = torch.empty(0, dtype=torch.long)  # the words on the page, in the order of its rows
+        self.members: List[HostRows] = []
+        self.changed = False  # the page may differ from the host's rows
+        self._row_of = torch.zeros(vocabulary, dtype=torch.int32)  # 0 for a word that is not on the page
+        self._offset = torch.full((rows,), float("-inf"))
+
+    def rows_of(self, words: Tensor) -> Tensor:
+        """Word numbers (any shape) to rows of the page; a word that is not on the page gets some row, no error."""
+        self._row_of = self._row_of.to(words.device)
+        return self._row_of[words]
+
+    def offset(self, device: torch.device) -> Tensor:
+        """What is added to the scores of the rows: minus infinity takes a row out of the softmax."""
+        self._offset = self._offset.to(device)
+        return self._offset
+
+    def turn_to(self, words: Sequence[int], offset: Optional[Tensor] = None) -> None:
+        """Put the rows of the page back and take out those of ``words``.
+
+        Args:
+            words: distinct word numbers, at most as many as the page has rows
+            offset: for each of the words, what to add to its score (default: nothing)
+        """
+        words = torch.as_tensor(words, dtype=torch.long)
+        if len(words) > self.rows:
+            raise ValueError(f"{len(words)} words do not fit on a page of {self.rows} rows")
+        self.write_back(statistics=True)
+        device = self._row_of.device
+        self._row_of[self.words.to(device)] = 0
+        self._row_of[words.to(device)] = torch.arange(len(words), dtype=torch.int32, device=device)
+        self._offset.fill_(float("-inf"))
+        self._offset[: len(words)] = 0 if offset is None else offset.to(self._offset)
+        self.words = words
+        for member in self.members:
+            member.take_out(words)
+
+    def write_back(self, statistics: bool = False) -> None:
+        """Bring the host's rows up to date, and the optimiser's statistics too if asked."""
+        if len(self.words) and (self.changed or statistics):
+            for member in self.members:
+                member.put_back(self.words, statistics)
+        self.changed = False
+
+    def resize(self, rows: int) -> None:
+        """Another number of rows. The page is empty afterwards."""
+        if rows != self.rows:
+            self.turn_to([])
+            self.rows = rows
+            self._offset = self._offset.new_full((rows,), float("-inf"))
+            for member in self.members:
+                member.resize(rows)
+
+
+class HostRows:
+    """All rows of one parameter, in host memory; the parameter itself becomes its page.
+
+    The full rows are neither parameter nor buffer of a module: nobody moves, halves, clips or averages them. They
+    travel along with the parameter as ``parameter.host``.
+    """
+
+    def __init__(self, parameter: nn.Parameter, page: Page):
+        self.parameter, self.page = parameter, page
+        self.full = parameter.data  # words x ...
+        self.statistics: Statistics = {}  # the optimiser's, for all words; filled as they appear
+        self.optimizer_state: Callable[[], Dict] = dict  # gives the optimiser's state of this parameter
+        self.resize(page.rows)
+        parameter.host = self
+        page.members.append(self)
+
+    def resize(self, rows: int) -> None:
+        for name, tensor in self.page_statistics():
+            self.optimizer_state()[name] = tensor.new_zeros(rows, *tensor.shape[1:])
+        self.parameter.data = self.parameter.data.new_zeros(rows, *self.full.shape[1:])
+        self.parameter.grad = None
+
+    def page_statistics(self) -> Iterator:
+        """Names and tensors of the optimiser's statistics with a row for each row of the page."""
+        for name, value in list(self.optimizer_state().items()):
+            if has_rows_of(value, self.parameter):
+                yield name, value
+
+    def put_back(self, words: Tensor, statistics: bool) -> None:
+        if not self.parameter.requires_grad:
+            return
+        scatter(self.full, words, self.parameter.data)
+        if statistics:
+            for name, tensor in self.page_statistics():
+                if name not in self.statistics:
+                    self.statistics[name] = torch.zeros(len(self.full), *tensor.shape[1:], dtype=tensor.dtype)
+                scatter(self.statistics[name], words, tensor)
+
+    def take_out(self, words: Tensor) -> None:
+        gather(self.full, words, self.parameter.data)
+        for name, tensor in self.page_statistics():
+            if name in self.statistics:
+                gather(self.statistics[name], words, tensor)
+            else:
+                tensor.zero_()
+
+    def load(self, full: Tensor) -> None:
+        """Replace the values of all words."""
+        self.full.copy_(full)
+        gather(self.full, self.page.words, self.parameter.data)
+
+
+def has_rows_of(value, parameter: Tensor) -> bool:
+    """A statistic that is kept row by row: the shape of the parameter, or 1 where it is the same along a row."""
+    return (
+        torch.is_tensor(value)
+        and value.dim() == parameter.dim()
+        and value.size(0) == parameter.size(0)
+        and all(size in (1, whole) for size, whole in zip(value.shape[1:], parameter.shape[1:]))
+    )
+
+
+def scatter(full: Tensor, words: Tensor, rows: Tensor) -> None:
+    """Host rows of ``words`` := the first rows of a page."""
+    full.index_copy_(0, words, rows[: len(words)].to(full))
+
+
+def gather(full: Tensor, words: Tensor, rows: Tensor) -> None:
+    """The first rows of a page := host rows of ``words``; the others := 0."""
+    taken = full.index_select(0, words)
+    if rows.is_cuda:
+        taken = taken.pin_memory()
+    rows[: len(words)].copy_(taken, non_blocking=True)
+    rows[len(words) :].zero_()
