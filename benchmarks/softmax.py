@@ -1,0 +1,117 @@
+"""Loss and gradients of the softmax over a page, against the usual matrix of all scores, in one run.
+
+    python benchmarks/softmax.py                     # 2,000 words of text, a page of 15,000 rows, 256 dimensions
+    python benchmarks/softmax.py --rows 30000 --dim 620
+
+The bare matrix products (scores, and their two gradients) are the least that any of them must do. Machines are noisy:
+read the ratios. Rows are measured in turns, and the best of all turns counts. Memory is what a process of its own had
+at its peak beyond its inputs; the gradients themselves are part of it. It is only measured on Linux.
+"""
+
+import argparse
+import functools
+import resource
+import subprocess
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
+
+from lv_fairseq.softmax import limited, limited_cross_entropy
+
+
+def make_inputs(args) -> tuple:
+    torch.manual_seed(1)
+    features = torch.randn(args.tokens, args.dim)
+    weight, bias = 0.05 * torch.randn(args.rows, args.dim), 0.1 * torch.randn(args.rows)
+    return (*(x.requires_grad_() for x in (features, weight, bias)), torch.randint(args.rows, (args.tokens,)))
+
+
+def bare_products(features, weight, bias, targets) -> None:
+    with torch.no_grad():
+        scores = torch.mm(features, weight.t())
+        torch.mm(scores, weight)
+        torch.mm(scores.t(), features)
+
+
+def plain(features, weight, bias, targets, smoothing=0.0) -> None:
+    """As fairseq's models and criteria do it."""
+    log_p = F.log_softmax(F.linear(features, weight, bias), dim=-1, dtype=torch.float32)
+    if smoothing:
+        label_smoothed_nll_loss(log_p, targets, smoothing)[0].backward()
+    else:
+        F.nll_loss(log_p, targets, reduction="sum").backward()
+
+
+def by_chunks(features, weight, bias, targets, smoothing=0.0, chunk=None) -> None:
+    limited_cross_entropy(features, weight, bias, None, targets, smoothing, chunk)[0].backward()
+
+
+def contestants(args) -> dict:
+    default = max(1, limited.CHUNK_BYTES // (4 * args.rows))
+    chunks = [chunk for chunk in (32, 64, 128, 256, 512, 1024) if chunk < args.tokens] + [args.tokens]
+    return {
+        "bare products": bare_products,
+        "plain": plain,
+        "plain, smoothed": functools.partial(plain, smoothing=0.1),
+        **{f"limited, chunks of {chunk}": functools.partial(by_chunks, chunk=chunk) for chunk in chunks},
+        f"limited, default ({default})": by_chunks,
+        "limited, default, smoothed": functools.partial(by_chunks, smoothing=0.1),
+    }
+
+
+def seconds(function, inputs) -> float:
+    for x in inputs:
+        x.grad = None
+    start = time.perf_counter()
+    function(*inputs)
+    return time.perf_counter() - start
+
+
+def peak() -> float:
+    """Megabytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def megabytes(name: str) -> float:
+    """What a process of its own takes at its peak."""
+    return float(subprocess.check_output([sys.executable, *sys.argv, "--memory-of", name], text=True).split()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=2000, help="words of a batch (default: 2000)")
+    parser.add_argument("--rows", type=int, default=15000, help="rows of the page (default: 15000)")
+    parser.add_argument("--dim", type=int, default=256, help="size of a word vector (default: 256)")
+    parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    functions = contestants(args)
+
+    if args.memory_of:
+        inputs = make_inputs(args)
+        by_chunks(*(x[:8] for x in inputs[:3]), inputs[3][:8] % 8)  # libraries set up what they need once
+        before = peak()
+        functions[args.memory_of](*inputs)
+        print(peak() - before)
+        return
+
+    # A process starts with the peak of the one that started it: measure memory before this one grows.
+    memory = {name: megabytes(name) if sys.platform == "linux" else float("nan") for name in functions}
+    inputs = make_inputs(args)
+    times = {name: [] for name in functions}
+    for _ in range(args.turns + 1):
+        for name, function in functions.items():
+            times[name].append(seconds(function, inputs))
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    print(f"{args.tokens} words of text, {args.rows} rows, {args.dim} dimensions")
+    print(f"{'':28}{'seconds':>10}{'ratio':>8}{'MB':>8}")
+    for name in functions:
+        best = min(times[name][1:])
+        print(f"{name:28}{best:10.3f}{best / min(times['bare products'][1:]):8.2f}{memory[name]:8.0f}")
+
+
+if __name__ == "__main__":
+    main()
