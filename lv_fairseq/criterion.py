@@ -1,0 +1,72 @@
+"""``--criterion partition_cross_entropy``: the log-likelihood of the right words among those of their partition."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Dict, List
+
+import torch
+from fairseq import metrics, utils
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from omegaconf import II
+
+from lv_fairseq.errors import UserError
+from lv_fairseq.softmax import full_cross_entropy, limited_cross_entropy
+
+
+@dataclass
+class PartitionCrossEntropyConfig(FairseqDataclass):
+    label_smoothing: float = field(
+        default=0.0, metadata={"help": "share of the probability that is spread over all words of the softmax"}
+    )
+    sentence_avg: bool = II("optimization.sentence_avg")
+
+
+@register_criterion("partition_cross_entropy", dataclass=PartitionCrossEntropyConfig)
+class PartitionCrossEntropy(FairseqCriterion):
+    """In training the softmax runs over the active rows of the output table: the page of the partition's words V'_i, or
+    all words without --tau. In validation it runs over all words, some rows at a time."""
+
+    def __init__(self, task, sentence_avg: bool, label_smoothing: float):
+        super().__init__(task)
+        if not 0 <= label_smoothing < 1:
+            raise UserError(f"--label-smoothing must be at least 0 and below 1, not {label_smoothing}")
+        self.sentence_avg, self.label_smoothing = sentence_avg, label_smoothing
+
+    def forward(self, model, sample, reduce=True):
+        features, _ = model(**sample["net_input"], features_only=True)
+        target = sample["target"].flatten()
+        # the places of the words, without padding, and without asking the device how many there are
+        words = torch.argsort(target.eq(self.padding_idx).to(torch.uint8), stable=True)[: sample["ntokens"]]
+        features, target = features.flatten(0, 1)[words], target[words]
+        table = model.decoder.output_projection
+        if model.training:
+            rows, weight, bias, offset = table.active(target)
+            loss, nll = limited_cross_entropy(features, weight, bias, offset, rows, self.label_smoothing)
+        else:
+            loss, nll = full_cross_entropy(features, table.chunks(), target, self.label_smoothing)
+        sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
+        return (
+            loss,
+            sample_size,
+            {
+                "loss": loss.data,
+                "nll_loss": nll,
+                "ntokens": sample["ntokens"],
+                "nsentences": sample["target"].size(0),
+                "sample_size": sample_size,
+            },
+        )
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict]) -> None:
+        """Losses in bits, as fairseq's own criteria report them."""
+        total = {key: sum(log.get(key, 0) for log in logging_outputs) for key in logging_outputs[0]}
+        bits = math.log(2)
+        metrics.log_scalar("loss", total["loss"] / max(total["sample_size"], 1) / bits, total["sample_size"], round=3)
+        metrics.log_scalar("nll_loss", total["nll_loss"] / max(total["ntokens"], 1) / bits, total["ntokens"], round=3)
+        metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True

@@ -1,0 +1,75 @@
+"""Turns the pages of a model's word tables to the partition that is trained."""
+
+from typing import Optional
+
+import numpy as np
+import torch
+
+from lv_fairseq.errors import UserError
+from lv_fairseq.partitions import PartitionPlan, Sentences
+from lv_fairseq.word_tables import Page
+
+
+class PageTurner:
+    """Puts source embedding, target embedding and output table of a model on pages.
+
+    Args:
+        model: an encoder-decoder whose tables are `WordTable`s
+        tau: most target words of a partition, without the special symbols
+        source_tau: the same for source words; 0 = as many as the largest partition of a plan holds
+        specials: how many special symbols each dictionary begins with
+        unigram: take the partition's own word frequencies as the proposal Q, instead of a uniform one
+    """
+
+    def __init__(self, model, tau: int, source_tau: int, specials: int, unigram: bool = False):
+        source, target = model.encoder.embed_tokens, model.decoder.embed_tokens
+        output = model.decoder.output_projection
+        if source.weight is target.weight:
+            raise UserError("--tau cannot page one table for both languages: leave out --share-all-embeddings")
+        self.unigram = unigram
+        self.tau, self.source_tau = tau, source_tau
+        self.fixed_source_rows = source_tau + specials if source_tau else None
+        self.target = self._page(tau + specials, target, output)
+        self.source = self._page(self.fixed_source_rows or len(source.weight), source)
+        self.plan: Optional[PartitionPlan] = None
+        self.partition: Optional[int] = None
+
+    @staticmethod
+    def _page(rows: int, *tables) -> Optional[Page]:
+        """A page for tables of one vocabulary, or none where all words fit."""
+        words = len(tables[0].weight)
+        if rows > words:
+            return None
+        page = Page(words, rows)
+        for table in tables:
+            table.put_on(page)
+        return page
+
+    def follow(self, plan: PartitionPlan, targets: Sentences) -> None:
+        """Take the partitions of this plan from now on."""
+        if self.source is not None and self.fixed_source_rows is None:
+            self.source.resize(max(map(len, plan.source_words)))
+        self.plan, self.targets, self.partition = plan, targets, None
+
+    def turn_to(self, partition: int) -> bool:
+        """Put the words of a partition on the pages; False if they are there already."""
+        if partition == self.partition:
+            return False
+        if self.source is not None:
+            self.source.turn_to(self.plan.source_words[partition])
+        if self.target is not None:
+            words = self.plan.target_words[partition]
+            self.target.turn_to(words, self.log_importance(partition, words) if self.unigram else None)
+        self.partition = partition
+        return True
+
+    def log_importance(self, partition: int, words: np.ndarray) -> torch.Tensor:
+        """-log Q_i(y) for the unigram proposal, Q_i being the frequencies of words in the partition.
+
+        A special symbol that does not occur there is no sample of Q_i: it takes no part in the softmax.
+        """
+        sentences = self.plan.order[self.plan.bounds[partition] : self.plan.bounds[partition + 1]]
+        tokens = np.concatenate([self.targets.tokens[slice(*self.targets.starts[i : i + 2])] for i in sentences])
+        counts = np.bincount(np.searchsorted(words, tokens), minlength=len(words))
+        offset = -torch.log(torch.from_numpy(counts / counts.sum()))
+        return offset.masked_fill(torch.from_numpy(counts == 0), float("-inf")).float()

@@ -1,0 +1,310 @@
+"""Training with --tau, through fairseq's trainer: the right numbers, whatever interrupts or divides it."""
+
+import re
+import signal
+import socket
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+from conftest import BIN, PLUGIN, ROOT, SMALL, generate, hypotheses, run, train
+from fairseq import options, tasks, utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+TAU = ("--criterion", "partition_cross_entropy", "--tau", 300)
+ADAM = ("--optimizer", "adam", "--lr", 0.005, "--clip-norm", 1.0, "--max-tokens", 1000)
+
+
+def configure(data, *flags):
+    """What fairseq-train makes of its flags: configuration, task and model, before the first update."""
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, [str(x) for x in (data, *PLUGIN, *SMALL, *flags)])
+    cfg = convert_namespace_to_omegaconf(args)
+    utils.set_torch_seed(cfg.common.seed)
+    np.random.seed(cfg.common.seed)
+    task = tasks.setup_task(cfg.task)
+    return cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion)
+
+
+def batches(cfg, task):
+    """The batches of the first epoch in fairseq-train's order."""
+    task.load_dataset("train", combine=True)
+    iterator = task.get_batch_iterator(
+        task.dataset("train"),
+        max_tokens=cfg.dataset.max_tokens,
+        max_positions=(1024, 1024),
+        required_batch_size_multiple=8,
+        seed=cfg.common.seed,
+    )
+    return list(iterator.next_epoch_itr(shuffle=True))
+
+
+def saved(folder, name="checkpoint_last.pt"):
+    return torch.load(folder / name, weights_only=True)["model"]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_with_all_words_it_is_fairseqs_cross_entropy(data, smoothing):
+    own = (
+        "--criterion",
+        "partition_cross_entropy",
+        "--tau",
+        100_000,
+        "--source-tau",
+        100_000,
+        "--label-smoothing",
+        smoothing,
+    )
+    upstream = ("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", smoothing)
+    results = []
+    for flags in (own, upstream):
+        cfg, task, model, criterion = configure(data, *ADAM, *flags)
+        if flags is own:
+            samples = batches(cfg, task)[:3]
+            assert len(task.pages.plan) == 1 and task.pages.target is None
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        losses = []
+        for sample in samples:
+            loss, size, log = criterion(model, sample)
+            optimizer.zero_grad()
+            (loss / size).backward()
+            optimizer.step()
+            losses.append((loss.item(), float(log["nll_loss"]), size))
+        results.append((losses, {name: p.grad for name, p in model.named_parameters()}, model.state_dict()))
+    (mine, gradients, parameters), (theirs, their_gradients, their_parameters) = results
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+    for name, gradient in their_gradients.items():
+        torch.testing.assert_close(gradients[name], gradient, atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(parameters[name], their_parameters[name], atol=1e-6, rtol=1e-5)
+
+
+def test_training_on_partitions_equals_a_full_table_with_masked_softmax(data, tmp_path):
+    """The command against a loop written out here: all rows, other words masked, their rows left alone."""
+    flags = (*TAU, "--optimizer", "adadelta", "--lr", 1.0, "--clip-norm", 1.0, "--max-tokens", 1000)
+    updates = 30
+    train(data, tmp_path, *SMALL, *flags, "--max-update", updates, "--no-epoch-checkpoints", "--disable-validation")
+
+    cfg, task, _, _ = configure(data, *flags)
+    samples = batches(cfg, task)[:updates]
+    plan = task.pages.plan
+    assert len({sample["partition"] for sample in samples}) > 3
+    _, _, model, _ = configure(data, *flags[4:], "--criterion", "cross_entropy")
+    initial = {name: value.clone() for name, value in model.state_dict().items()}
+    source, target = model.encoder.embed_tokens, model.decoder.embed_tokens
+    tables = {source.weight: "source", target.weight: "target"}
+    tables.update({p: "target" for p in model.decoder.output_projection.parameters()})
+    optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0, rho=0.9, eps=1e-6)
+    for sample in samples:
+        words = {"source": plan.source_words, "target": plan.target_words}
+        words = {side: torch.from_numpy(sets[sample["partition"]]) for side, sets in words.items()}
+        scores = model(**sample["net_input"])[0].flatten(0, 1)
+        masked = torch.full_like(scores, float("-inf"))
+        masked[:, words["target"]] = scores[:, words["target"]]
+        loss = torch.nn.functional.cross_entropy(masked, sample["target"].flatten(), ignore_index=1, reduction="sum")
+        optimizer.zero_grad()
+        (loss / sample["ntokens"]).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        before = {p: (p.detach().clone(), {k: v.clone() for k, v in optimizer.state[p].items()}) for p in tables}
+        optimizer.step()
+        for p, side in tables.items():
+            away = torch.ones(len(p), dtype=torch.bool).index_fill(0, words[side], False)
+            with torch.no_grad():
+                p[away] = before[p][0][away]
+            for name, statistic in optimizer.state[p].items():
+                if statistic.dim():
+                    statistic[away] = before[p][1][name][away] if name in before[p][1] else 0
+    result = saved(tmp_path)
+    assert not torch.equal(result["decoder.output_projection.weight"], initial["decoder.output_projection.weight"])
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(result[name], value, atol=1e-4, rtol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(data, tmp_path_factory):
+    """A run with dropout and everything that could go wrong at a resume, and its flags."""
+    flags = (*SMALL, *TAU, *ADAM, "--dropout", 0.1, "--update-freq", 2, "--reshuffle-partitions", "--max-update", 24)
+    flags += ("--save-interval-updates", 5, "--num-workers", 0, "--disable-validation")
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    train(data, folder, *flags)
+    return torch.load(folder / "checkpoint_last.pt", weights_only=True), flags
+
+
+@pytest.mark.parametrize("moment, count", [("swap", 20), ("save", 3), ("copy", 2), ("update", 31)])
+def test_killed_and_resumed_it_ends_with_the_same_bits(data, uninterrupted, tmp_path, moment, count):
+    whole, flags = uninterrupted
+    command = [
+        BIN / "python",
+        ROOT / "tests" / "killed.py",
+        moment,
+        count,
+        data,
+        *PLUGIN,
+        "--save-dir",
+        tmp_path,
+        *flags,
+    ]
+    killed = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    result = train(data, tmp_path, *flags)
+    assert "Loaded checkpoint" in result.stdout + result.stderr
+    resumed = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert all(torch.equal(whole["model"][name], resumed["model"][name]) for name in whole["model"])
+    statistics = whole["last_optimizer_state"]["state"]
+    for number, state in resumed["last_optimizer_state"]["state"].items():
+        for name, value in state.items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(statistics[number][name]))
+
+
+def test_two_workers_make_the_same_updates_as_one(data, tmp_path):
+    flags = (*SMALL, *TAU, *ADAM, "--max-update", 12, "--disable-validation", "--no-epoch-checkpoints")
+    train(data, tmp_path / "one", *flags, "--update-freq", 2)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    parallel = ("--distributed-world-size", 2, "--distributed-no-spawn", "--distributed-backend", "gloo", "--cpu")
+    parallel += ("--ddp-backend", "legacy_ddp", "--distributed-init-method", f"tcp://localhost:{port}")
+    workers = [
+        subprocess.Popen(
+            [str(x) for x in (BIN / "fairseq-train", data, *PLUGIN, "--save-dir", tmp_path / "two", *flags)]
+            + [str(x) for x in (*parallel, "--distributed-rank", rank)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    printed = [worker.communicate()[0] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], printed
+    one, two = saved(tmp_path / "one"), saved(tmp_path / "two")
+    for name in one:
+        torch.testing.assert_close(two[name], one[name], atol=1e-4, rtol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def large(data, tmp_path_factory):
+    """A model trained with --tau until it has learned something, and what fairseq-train printed."""
+    folder = tmp_path_factory.mktemp("large")
+    result = train(data, folder, *SMALL, *TAU, *ADAM, "--dropout", 0.1, "--max-epoch", 4, "--no-epoch-checkpoints")
+    return folder, result.stdout + result.stderr
+
+
+def test_its_checkpoint_is_an_ordinary_one(data, large):
+    model = saved(large[0])
+    words = len((data / "dict.tgt.txt").read_text(encoding="utf-8").splitlines()) + 4
+    assert model["decoder.output_projection.weight"].shape[0] == words
+    assert len(hypotheses(generate(data, large[0] / "checkpoint_last.pt", "--max-len-b", 30))) == 200
+
+
+def test_validation_is_over_all_words_and_equals_fairseqs(data, large):
+    reported = re.findall(r"valid on 'valid' subset \| loss ([\d.]+)", large[1])
+    _, _, model, _ = configure(data, *ADAM, "--criterion", "cross_entropy")
+    model.load_state_dict(saved(large[0]))
+    model.eval()
+    cfg, task, _, criterion = configure(data, *ADAM, "--criterion", "cross_entropy")
+    task.load_dataset("valid")
+    total = tokens = 0
+    for sample in task.get_batch_iterator(task.dataset("valid"), max_tokens=1000).next_epoch_itr(shuffle=False):
+        with torch.no_grad():
+            loss, size, _ = criterion(model, sample)
+        total, tokens = total + loss.item(), tokens + size
+    assert float(reported[-1]) == pytest.approx(total / tokens / np.log(2), abs=0.002)
+
+
+def test_the_log_tells_of_partitions_and_swaps(large):
+    line = [line for line in large[1].splitlines() if "| train | epoch 001" in line][0]
+    assert int(re.search(r"partition_words (\d+)", line).group(1)) <= 304
+    for name in ("partition", "swap", "swap_share"):
+        assert re.search(rf"\| {name} [\d.]+ ", line)
+
+
+def test_frozen_tables_from_a_checkpoint_by_flag_alone_and_back(data, large, tmp_path):
+    (tmp_path / "checkpoint_last.pt").write_bytes((large[0] / "checkpoint_last.pt").read_bytes())
+    flags = (*SMALL, *ADAM, "--dropout", 0.1, "--no-epoch-checkpoints")
+    result = train(data, tmp_path, *flags, *TAU, "--max-epoch", 5, "--freeze-word-tables")
+    assert "Loaded checkpoint" in result.stdout + result.stderr
+    before, after = saved(large[0]), saved(tmp_path)
+    tables = [name for name in before if "embed_tokens" in name or "output_projection" in name]
+    assert len(tables) == 4
+    for name in before:
+        assert torch.equal(before[name], after[name]) == (name in tables)
+    thawed = train(data, tmp_path, *flags, *TAU, "--max-epoch", 6, check=False)
+    assert thawed.returncode == 1 and thawed.stderr.strip().splitlines()[-1].endswith("--reset-optimizer")
+
+
+def test_with_and_without_tau_can_follow_each_other(data, large, tmp_path):
+    (tmp_path / "checkpoint_last.pt").write_bytes((large[0] / "checkpoint_last.pt").read_bytes())
+    flags = (*SMALL, *ADAM, "--dropout", 0.1, "--no-epoch-checkpoints", "--criterion", "partition_cross_entropy")
+    losses = re.findall(r"valid on 'valid' subset \| loss ([\d.]+)", large[1])
+    for epoch, tau in ((5, 0), (6, 300)):
+        result = train(data, tmp_path, *flags, "--tau", tau, "--max-epoch", epoch)
+        losses += re.findall(r"valid on 'valid' subset \| loss ([\d.]+)", result.stdout + result.stderr)
+    assert len(losses) == 6 and max(map(float, losses[4:])) < float(losses[3])
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--proposal", "unigram", "--label-smoothing", 0.1),
+        ("--source-tau", 100, "--share-decoder-input-output-embed"),
+        ("--reshuffle-partitions", "--optimizer", "nag", "--lr", 0.1, "--num-workers", 2),
+    ],
+)
+def test_variants_learn(data, tmp_path, flags):
+    result = train(data, tmp_path, *SMALL, *TAU, *ADAM, "--max-epoch", 2, "--no-epoch-checkpoints", *flags)
+    valid = [float(x) for x in re.findall(r"valid on 'valid' subset \| loss ([\d.]+)", result.stdout + result.stderr)]
+    assert valid[1] < valid[0] < 10
+
+
+def test_shards_get_their_own_partitions(data, text, tmp_path):
+    shards = []
+    for number in range(2):
+        part = tmp_path / f"text{number}"
+        part.mkdir()
+        for file in text.iterdir():
+            lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+            (part / file.name).write_text("".join(lines[number::2]), encoding="utf-8")
+        shards.append(tmp_path / f"data{number}")
+        dictionaries = ("--srcdict", data / "dict.src.txt", "--tgtdict", data / "dict.tgt.txt")
+        pairs = [x for split in ("train", "valid") for x in (f"--{split}pref", part / split)]
+        run("fairseq-preprocess", "-s", "src", "-t", "tgt", *pairs, "--destdir", shards[-1], *dictionaries)
+    result = train(":".join(map(str, shards)), tmp_path, *SMALL, *TAU, *ADAM, "--max-epoch", 3)
+    valid = [float(x) for x in re.findall(r"valid on 'valid' subset \| loss ([\d.]+)", result.stdout + result.stderr)]
+    assert len(valid) == 3 and valid[2] < valid[0]
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (("--tau", -1), ["--tau", "-1"]),
+        (("--tau", 2), ["sentence", "smallest tau"]),
+        (("--tau", 300, "--source-tau", 3), ["source", "smallest source-tau"]),
+        (("--tau", 300, "--store-ema"), ["--store-ema"]),
+        (("--tau", 300, "--optimizer", "adafactor"), ["optimiser", "--tau"]),
+        (("--tau", 300, "--criterion", "cross_entropy"), ["--criterion partition_cross_entropy"]),
+        (("--source-tau", 300), ["--tau"]),
+        (("--tau", 300, "--label-smoothing", 1.5), ["--label-smoothing"]),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(data, tmp_path, flags, words):
+    flags = ("--criterion", "partition_cross_entropy", *flags)
+    result = train(data, tmp_path, *SMALL, *ADAM, *flags, check=False)
+    assert result.returncode in (1, 2) and "Traceback" not in result.stderr + result.stdout, result.stderr
+    assert all(word in result.stderr.strip().splitlines()[-1] for word in words), result.stderr
+    assert not list(tmp_path.glob("*.pt"))
+
+
+def test_a_model_without_word_tables_is_refused(data, tmp_path):
+    result = train(data, tmp_path, "--arch", "lstm", *TAU, *ADAM, check=False)
+    assert result.returncode == 1 and "--arch rnnsearch" in result.stderr.strip().splitlines()[-1]
+
+
+def test_a_checkpoint_for_another_dictionary_is_refused_and_kept(data, large, text, tmp_path):
+    pairs = [x for split in ("train", "valid") for x in (f"--{split}pref", text / split)]
+    run("fairseq-preprocess", "-s", "src", "-t", "tgt", *pairs, "--destdir", tmp_path / "bin", "--nwordstgt", 400)
+    (tmp_path / "checkpoint_last.pt").write_bytes((large[0] / "checkpoint_last.pt").read_bytes())
+    result = train(tmp_path / "bin", tmp_path, *SMALL, *TAU, *ADAM, "--max-epoch", 9, check=False)
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert "another model" in result.stderr.strip().splitlines()[-1]
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == (large[0] / "checkpoint_last.pt").read_bytes()
