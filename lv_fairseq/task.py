@@ -1,13 +1,11 @@
 """``--task lv_translation``: fairseq's translation task, connected to the rest of this package."""
 
-import os
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Optional
 
 import numpy as np
 from fairseq import metrics, utils
-from fairseq.data import data_utils
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -15,6 +13,7 @@ from omegaconf import II
 
 from lv_fairseq.batching.look_ahead import LookAheadDataset
 from lv_fairseq.batching.partitioned import PartitionedDataset, keep_partitions_together
+from lv_fairseq.data_folder import check_subset, languages, load_dictionary
 from lv_fairseq.errors import UserError
 from lv_fairseq.page_turner import PageTurner
 from lv_fairseq.partitions import partition
@@ -94,7 +93,13 @@ class LVTranslationTask(TranslationTask):
             raise UserError(f"--tau needs --criterion partition_cross_entropy, not {cfg._name}")
         return criterion
 
+    @classmethod
+    def load_dictionary(cls, filename):
+        return load_dictionary(filename)
+
     def load_dataset(self, split, epoch=1, combine=False, **kwargs):
+        for folder in utils.split_paths(self.cfg.data):
+            check_subset(folder, split)
         try:
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         except FileNotFoundError as error:
@@ -185,22 +190,4 @@ def check(cfg: LVTranslationConfig) -> None:
             raise UserError("--tau pages float32 parameters: take --amp for half precision, not --fp16 and its kin")
     elif cfg.source_tau or cfg.reshuffle_partitions or str(cfg.proposal) != "uniform":
         raise UserError("--source-tau, --reshuffle-partitions and --proposal only work with partitions: give --tau N")
-    check_data(cfg)
-
-
-def check_data(cfg: LVTranslationConfig) -> None:
-    folder = utils.split_paths(cfg.data)[0]
-    if not os.path.isdir(folder):
-        raise UserError(f"there is no data folder {folder}: make it with fairseq-preprocess --destdir {folder}")
-    source, target = cfg.source_lang, cfg.target_lang
-    if source is None or target is None:
-        source, target = data_utils.infer_language_pair(folder)
-        if source is None or target is None:
-            raise UserError(
-                f"{folder} holds no binarised sentence pairs: make them with fairseq-preprocess --destdir {folder}, "
-                "or name the languages with --source-lang and --target-lang"
-            )
-    for language in (source, target):
-        path = os.path.join(folder, f"dict.{language}.txt")
-        if not os.path.isfile(path):
-            raise UserError(f"there is no dictionary {path}: fairseq-preprocess writes it beside the data")
+    languages(utils.split_paths(cfg.data)[0], cfg.source_lang, cfg.target_lang)

@@ -1,13 +1,11 @@
 """``lv-partition``: what the partitions of a training corpus look like, before anything is trained. Writes nothing."""
 
 import argparse
-import glob
 import logging
 import os
 import signal
 import sys
-from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence
 
 import numpy as np
 from fairseq import utils
@@ -16,6 +14,7 @@ from fairseq.tasks.translation import load_langpair_dataset
 from tqdm import tqdm
 
 from lv_fairseq.batching.look_ahead import sorted_look_ahead
+from lv_fairseq.data_folder import check_subset, languages, load_dictionary
 from lv_fairseq.errors import UserError
 from lv_fairseq.partitions.plan import PartitionPlan, Sentences, partition
 from lv_fairseq.partitions.sentences import sentences
@@ -58,31 +57,9 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     return args
 
 
-def languages(folder: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:
-    if not os.path.isdir(folder):
-        raise UserError(f"there is no data folder {folder}: make it with fairseq-preprocess --destdir {folder}")
-    if source is None or target is None:
-        source, target = data_utils.infer_language_pair(folder)
-    if source is None or target is None:
-        raise UserError(f"{folder} holds no binarised sentence pairs: make them with fairseq-preprocess")
-    return source, target
-
-
-def load_dictionary(folder: str, language: str) -> Dictionary:
-    path = os.path.join(folder, f"dict.{language}.txt")
-    if not os.path.isfile(path):
-        raise UserError(f"there is no dictionary {path}: fairseq-preprocess writes it beside the data")
-    try:
-        return Dictionary.load(path)
-    except (RuntimeError, ValueError) as error:
-        raise UserError(f"{path} is no dictionary of fairseq: {' '.join(str(error).split())}") from None
-
-
 def load(folder: str, subset: str, source: str, target: str, dictionaries: Sequence[Dictionary]) -> LanguagePairDataset:
     """The sentence pairs that fairseq-train reads: train, and train1, train2, ... if they are there."""
-    for path in sorted(Path(folder).glob(f"{glob.escape(subset)}*.bin")):
-        if path.stat().st_size == 0:
-            raise UserError(f"{path} holds no sentences: was the text that fairseq-preprocess read empty?")
+    check_subset(folder, subset)
     try:
         pairs = load_langpair_dataset(
             folder,
@@ -215,7 +192,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     shards = utils.split_paths(args.data)
     source, target = languages(shards[0], args.source_lang, args.target_lang)
-    dictionaries = [load_dictionary(shards[0], language) for language in (source, target)]
+    dictionaries = [load_dictionary(os.path.join(shards[0], f"dict.{name}.txt")) for name in (source, target)]
     for i, folder in enumerate(shards):
         languages(folder, source, target)
         print(("\n" if i > 0 else "") + report(folder, args, source, target, dictionaries), flush=True)

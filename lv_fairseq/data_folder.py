@@ -1,0 +1,40 @@
+"""A folder that fairseq-preprocess has made: what must be there, and one line where it is not."""
+
+import glob
+import os
+from pathlib import Path
+from typing import Optional, Tuple
+
+from fairseq.data import Dictionary, data_utils
+
+from lv_fairseq.errors import UserError
+
+
+def languages(folder: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:
+    """Source and target language, from the names of the files where they are not given."""
+    if not os.path.isdir(folder):
+        raise UserError(f"there is no data folder {folder}: make it with fairseq-preprocess --destdir {folder}")
+    if source is None or target is None:
+        source, target = data_utils.infer_language_pair(folder)
+    if source is None or target is None:
+        raise UserError(
+            f"{folder} holds no binarised sentence pairs: make them with fairseq-preprocess --destdir {folder}, "
+            "or name the languages with --source-lang and --target-lang"
+        )
+    return source, target
+
+
+def load_dictionary(path: str) -> Dictionary:
+    if not os.path.isfile(path):
+        raise UserError(f"there is no dictionary {path}: fairseq-preprocess writes it beside the data")
+    try:
+        return Dictionary.load(path)
+    except (RuntimeError, ValueError) as error:
+        raise UserError(f"{path} is no dictionary of fairseq: {' '.join(str(error).split())}") from None
+
+
+def check_subset(folder: str, subset: str) -> None:
+    """fairseq cannot map an empty file, and says so with a stack trace."""
+    for path in sorted(Path(folder).glob(f"{glob.escape(subset)}*.bin")):
+        if path.stat().st_size == 0:
+            raise UserError(f"{path} holds no sentences: was the text that fairseq-preprocess read empty?")
