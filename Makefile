@@ -35,7 +35,7 @@ demo: $(INSTALLED)
 	PATH="$(BIN):$$PATH" bash examples/demo/run.sh
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile $(ARGS)
 
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow $(ARGS)

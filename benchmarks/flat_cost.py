@@ -157,7 +157,9 @@ def main() -> None:
         kinds = {
             "pages": lambda: {
                 f"all of {args.tau:,} words": Run(small, *own),
-                f"{args.words:,} words, tau {args.tau:,}": Run(large, *own, "--tau", args.tau),
+                f"{args.words:,} words, tau {args.tau:,}": Run(
+                    large, *own, "--tau", args.tau, "--source-tau", args.tau
+                ),
             },
             "adaptive": lambda: {
                 f"{args.words:,} words, adaptive_loss": AdaptiveRun(large, "--criterion", "cross_entropy")
