@@ -1,5 +1,6 @@
 """``--task lv_translation``: fairseq's translation task, connected to the rest of this package."""
 
+import logging
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Optional
@@ -19,6 +20,8 @@ from lv_fairseq.page_turner import PageTurner
 from lv_fairseq.partitions import partition
 from lv_fairseq.partitions.sentences import sentences
 from lv_fairseq.word_tables import WordTable
+
+logger = logging.getLogger(__name__)
 
 
 def _option(default, help: str):
@@ -73,6 +76,7 @@ class LVTranslationTask(TranslationTask):
     def __init__(self, cfg: LVTranslationConfig, src_dict, tgt_dict):
         super().__init__(cfg, src_dict, tgt_dict)
         self.pages: Optional[PageTurner] = None
+        self._warned = False
         self._partitioned = {}  # dataset: its partitions, where they stay the same in every epoch
 
     def build_model(self, cfg, from_checkpoint=False):
@@ -114,18 +118,20 @@ class LVTranslationTask(TranslationTask):
             raise UserError(str(error)) from None
 
     def get_batch_iterator(self, dataset, *args, seed=1, epoch=1, num_shards=1, **kwargs):
-        if not self.cfg.tau or dataset is not self.datasets.get(self.cfg.train_subset):
-            return super().get_batch_iterator(dataset, *args, seed=seed, epoch=epoch, num_shards=num_shards, **kwargs)
-        partitioned = self._partitioned.get(dataset)
-        if partitioned is None:
-            partitioned = self.partition(dataset, seed, epoch, num_shards)
+        partitioned = None
+        if self.cfg.tau and dataset is self.datasets.get(self.cfg.train_subset):
+            partitioned = self._partitioned.get(dataset) or self.partition(dataset, seed, epoch, num_shards)
             if not self.cfg.reshuffle_partitions and len(self.cfg.update_freq) == 1:
                 self._partitioned = {dataset: partitioned}
-        iterator = super().get_batch_iterator(
-            partitioned, *args, seed=seed, epoch=epoch, num_shards=num_shards, **kwargs
-        )
-        keep_partitions_together(iterator, partitioned)
-        self.pages.follow(partitioned.plan, partitioned.targets)
+        try:
+            iterator = super().get_batch_iterator(
+                partitioned or dataset, *args, seed=seed, epoch=epoch, num_shards=num_shards, **kwargs
+            )
+        except AssertionError as error:  # upstream's answer to a sentence that fills more than a batch
+            raise UserError(f"{error}: raise it, or leave such sentences out with --max-source-positions") from None
+        if partitioned is not None:
+            keep_partitions_together(iterator, partitioned)
+            self.pages.follow(partitioned.plan, partitioned.targets)
         return iterator
 
     def partition(self, dataset, seed: int, epoch: int, num_shards: int) -> PartitionedDataset:
@@ -146,13 +152,17 @@ class LVTranslationTask(TranslationTask):
         return result
 
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False, **kwargs):
+        if self.cfg.freeze_word_tables and update_num == 0 and not self._warned:
+            self._warned = True
+            logger.warning("word vectors are frozen at the first update: was there no checkpoint to start from?")
         filler = sample.get("filler", False)
         if self.pages is not None and not ignore_grad:
             metrics.log_start_time("swap", priority=900, round=2)
             self.pages.turn_to(sample["partition"])
             metrics.log_stop_time("swap")
-            metrics.log_scalar("partition", sample["partition"], weight=0, priority=910, round=0)
-            words = len(self.pages.plan.target_words[sample["partition"]])
+            # counted as lv-partition does: from 1, words without special symbols
+            metrics.log_scalar("partition", sample["partition"] + 1, weight=0, priority=910, round=0)
+            words = len(self.pages.plan.target_words[sample["partition"]]) - self.tgt_dict.nspecial
             metrics.log_scalar("partition_words", words, weight=0, priority=911, round=0)
             metrics.log_derived("swap_share", swap_share, priority=912)
         loss, sample_size, logging_output = super().train_step(

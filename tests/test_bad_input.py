@@ -70,3 +70,13 @@ def test_empty_lines_in_training_text_do_no_harm(tmp_path):
     result = train(tmp_path / "bin", tmp_path, *SMALL, *ADAM, "--max-update", 3)
     assert "nan" not in (result.stdout + result.stderr).lower()
     assert generate(tmp_path / "bin", tmp_path / "checkpoint_last.pt").count("\nH-") == 40
+
+
+def test_a_checkpoint_of_other_dictionaries_or_sizes(trained, data, tmp_path):
+    model = trained[0] / "checkpoint_best.pt"
+    swapped = shutil.copytree(data, tmp_path / "swapped")
+    lines = (data / "dict.tgt.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    (swapped / "dict.tgt.txt").write_text("".join(reversed(lines)), encoding="utf-8")
+    refuses(run("fairseq-generate", swapped, *PLUGIN, "--path", model, check=False), "other dictionaries")
+    flags = (*SMALL, *ADAM, "--readout-dim", 32, "--restore-file", model)
+    refuses(train(data, tmp_path, *flags, check=False), "another model", "size mismatch")

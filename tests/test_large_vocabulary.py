@@ -214,7 +214,7 @@ def test_validation_is_over_all_words_and_equals_fairseqs(data, large):
 
 def test_the_log_tells_of_partitions_and_swaps(large):
     line = [line for line in large[1].splitlines() if "| train | epoch 001" in line][0]
-    assert int(re.search(r"partition_words (\d+)", line).group(1)) <= 304
+    assert int(re.search(r"partition_words (\d+)", line).group(1)) <= 300
     for name in ("partition", "swap", "swap_share"):
         assert re.search(rf"\| {name} [\d.]+ ", line)
 
@@ -228,7 +228,7 @@ def test_frozen_tables_from_a_checkpoint_by_flag_alone_and_back(data, large, tmp
     tables = [name for name in before if "embed_tokens" in name or "output_projection" in name]
     assert len(tables) == 4
     for name in before:
-        assert torch.equal(before[name], after[name]) == (name in tables)
+        assert torch.equal(before[name], after[name]) == (name in tables or name == "dictionaries")
     thawed = train(data, tmp_path, *flags, *TAU, "--max-epoch", 6, check=False)
     assert thawed.returncode == 1 and thawed.stderr.strip().splitlines()[-1].endswith("--reset-optimizer")
 
@@ -306,5 +306,5 @@ def test_a_checkpoint_for_another_dictionary_is_refused_and_kept(data, large, te
     (tmp_path / "checkpoint_last.pt").write_bytes((large[0] / "checkpoint_last.pt").read_bytes())
     result = train(tmp_path / "bin", tmp_path, *SMALL, *TAU, *ADAM, "--max-epoch", 9, check=False)
     assert result.returncode == 1 and "Traceback" not in result.stderr
-    assert "another model" in result.stderr.strip().splitlines()[-1]
+    assert "other dictionaries" in result.stderr.strip().splitlines()[-1]
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == (large[0] / "checkpoint_last.pt").read_bytes()

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The main job from nothing: make a corpus, binarise it, train RNNsearch, translate the test set, score it.
+# The main job from nothing: make a corpus, binarise it with all its words, train RNNsearch over partitions of the
+# vocabulary, translate the test set, score it.
 # What is done already is not done again: training goes on from its last checkpoint. Start over with: rm -r runs/demo
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -14,31 +15,34 @@ if [ ! -d "$out/text" ]; then
   mv "$out/text.part" "$out/text"
 fi
 
-step "2. Binarised, with the 8,000 most frequent target words: $out/data"
+step "2. Binarised, with all words of the training text: $out/data"
 if [ ! -d "$out/data" ]; then
   rm -rf "$out/data.part"
-  fairseq-preprocess --source-lang src --target-lang tgt --destdir "$out/data.part" --nwordstgt 8000 --workers 2 \
+  fairseq-preprocess --source-lang src --target-lang tgt --destdir "$out/data.part" --workers 2 \
     --trainpref "$out/text/train" --validpref "$out/text/valid" --testpref "$out/text/test" > "$out/preprocess.log" 2>&1
   mv "$out/data.part" "$out/data"
 fi
 grep -oE '\[(src|tgt)\] .*(train|test)\.(src|tgt): .*' "$out/preprocess.log"
 
-step "3. Training (about 4 minutes on 2 cores; all of the log is in $out/train.log)"
+step "3. Partitions of at most 8,000 target words"
+lv-partition "$out/data" --tau 8000 --max-tokens 2000
+
+step "4. Training (about 4 minutes on 2 cores; all of the log is in $out/train.log)"
 fairseq-train "$out/data" "${plugin[@]}" --arch rnnsearch_small --dropout 0.1 \
   --optimizer adam --lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 200 --clip-norm 1.0 \
-  --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
+  --tau 8000 --criterion partition_cross_entropy --label-smoothing 0.1 \
   --max-tokens 2000 --max-epoch 1 --save-dir "$out/model" --no-epoch-checkpoints \
   --log-format simple --log-interval 25 2>&1 | tee -a "$out/train.log" |
   { grep --line-buffered -o '\(epoch [0-9]*: .*\|valid on .*\|done training.*\)' || true; }
 
-step "4. Translating the test set: $out/test.out"
+step "5. Translating the test set: $out/test.out"
 fairseq-generate "$out/data" "${plugin[@]}" --path "$out/model/checkpoint_best.pt" \
   --beam 5 --max-tokens 4000 > "$out/test.out" 2> "$out/generate.log"
 grep '^D-' "$out/test.out" | sed 's/^D-//' | sort -n | cut -f3 > "$out/test.hyp"
 
-step "5. Three sentences: source, reference, translation"
+step "6. Three sentences: source, reference, translation"
 paste -d '\n' "$out/text/test.src" "$out/text/test.tgt" "$out/test.hyp" /dev/null | sed -n 1,11p
 
-step "6. Scores (words as they are: the text has no punctuation to split off)"
+step "7. Scores (words as they are: the text has no punctuation to split off)"
 sacrebleu "$out/text/test.tgt" --input "$out/test.hyp" --metrics bleu chrf --tokenize none --force --format text 2>&1 |
   grep -v '^sacreBLEU'

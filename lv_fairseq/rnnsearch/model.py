@@ -1,8 +1,10 @@
 """The architectures ``rnnsearch`` and ``rnnsearch_small``: sizes, flags and how the parts are put together."""
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Optional
 
+import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 
@@ -106,15 +108,20 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
         )
         model = cls(encoder, decoder)
         initialise(model, scaled=str(cfg.init) == "scaled")
+        # so that a checkpoint knows which words its rows belong to
+        model.register_buffer("dictionaries", torch.tensor([fingerprint(source), fingerprint(target)]))
         return model
 
     def load_state_dict(self, state_dict, *args, **kwargs):
+        words = state_dict.setdefault("dictionaries", self.dictionaries)
+        if not torch.equal(words.cpu(), self.dictionaries.cpu()):
+            raise UserError("the checkpoint is of other dictionaries: name the data folder that it was trained on")
         try:
             return super().load_state_dict(state_dict, *args, **kwargs)
         except RuntimeError as error:
             reason = " ".join(str(error).split("\n")[1:2]).strip()
             raise UserError(
-                f"the checkpoint is of another model: {reason} "
+                f"the checkpoint is of another model: {reason.rstrip('.')}. "
                 "Are the dictionaries, the sizes and --fused-gru those of its training?"
             ) from None
 
@@ -122,6 +129,11 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
 @register_model("rnnsearch_small", dataclass=RNNSearchSmallConfig)
 class RNNSearchSmallModel(RNNSearchModel):
     """The same model at a size that two CPU cores train."""
+
+
+def fingerprint(dictionary) -> int:
+    """A number for the words of a dictionary in their order, the same on every machine."""
+    return int.from_bytes(hashlib.sha256("\n".join(dictionary.symbols).encode()).digest()[:7], "big")
 
 
 def check(cfg: RNNSearchConfig, task) -> None:
