@@ -8,6 +8,7 @@ from typing import Any, Optional
 import numpy as np
 from fairseq import metrics, utils
 from fairseq.dataclass import ChoiceEnum
+from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import II
@@ -150,6 +151,17 @@ class LVTranslationTask(TranslationTask):
         result = PartitionedDataset(dataset, plan, order, self.cfg.sort_window, num_shards * update_freq)
         result.targets = plan.args[0]
         return result
+
+    def inference_step(self, generator, models, sample, *args, **kwargs):
+        """An empty line gets an empty translation; the model would invent one."""
+        hypotheses = super().inference_step(generator, models, sample, *args, **kwargs)
+        if isinstance(generator, SequenceGenerator):
+            for sentence, length in zip(hypotheses, sample["net_input"]["src_lengths"].tolist()):
+                if length <= 1:  # the end of the sentence alone
+                    for hypothesis in sentence:
+                        hypothesis["tokens"] = hypothesis["tokens"][-1:]
+                        hypothesis["positional_scores"] = hypothesis["positional_scores"][-1:]
+        return hypotheses
 
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False, **kwargs):
         if self.cfg.freeze_word_tables and update_num == 0 and not self._warned:

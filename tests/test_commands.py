@@ -47,7 +47,9 @@ def test_interactive_answers_in_order_and_as_generate_does(trained, data, text):
 def test_interactive_answers_an_empty_line_and_words_it_never_saw(trained, data):
     command = ("fairseq-interactive", data, *PLUGIN, "--path", trained[0] / "checkpoint_best.pt", "--beam", 2)
     out = run(*command, stdin="\nqwertz uiop\n\n").stdout
-    assert [line.split("\t")[0] for line in out.splitlines() if line.startswith("H-")] == ["H-0", "H-1", "H-2"]
+    answers = [line.split("\t") for line in out.splitlines() if line.startswith("H-")]
+    assert [number for number, _, _ in answers] == ["H-0", "H-1", "H-2"]
+    assert answers[0][2] == answers[2][2] == "" and answers[1][2]
 
 
 def test_batch_size_does_not_change_the_output(trained, data):

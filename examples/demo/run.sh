@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../.."
 out=${1:-runs/demo}
 plugin=(--user-dir lv_fairseq --task lv_translation)
 
+trap 'echo "That did not work: the reason is at the end of the newest .log file in $out" >&2' ERR
 step() { printf '\n== %s\n' "$*"; }
 
 step "1. A corpus of two made-up languages: $out/text"
@@ -43,6 +44,6 @@ grep '^D-' "$out/test.out" | sed 's/^D-//' | sort -n | cut -f3 > "$out/test.hyp"
 step "6. Three sentences: source, reference, translation"
 paste -d '\n' "$out/text/test.src" "$out/text/test.tgt" "$out/test.hyp" /dev/null | sed -n 1,11p
 
-step "7. Scores (words as they are: the text has no punctuation to split off)"
+step "7. Scores (words as they are: punctuation is split off already)"
 sacrebleu "$out/text/test.tgt" --input "$out/test.hyp" --metrics bleu chrf --tokenize none --force --format text 2>&1 |
   grep -v '^sacreBLEU'
