@@ -22,6 +22,6 @@ setup(
     ],
     entry_points={"console_scripts": ["lv-partition=lv_fairseq.partitions.command:main"]},
     extras_require={
-        "dev": ["hypothesis", "pytest", "pytest-xdist", "ruff"],
+        "dev": ["hypothesis", "pytest", "pytest-xdist", "ruff", "tensorboardX"],
     },
 )

@@ -61,6 +61,8 @@ class LVTranslationConfig(TranslationConfig):
     fp16: bool = II("common.fp16")
     memory_efficient_fp16: bool = II("common.memory_efficient_fp16")
     memory_efficient_bf16: bool = II("common.memory_efficient_bf16")
+    distributed_world_size: int = II("distributed_training.distributed_world_size")
+    ddp_backend: Any = II("distributed_training.ddp_backend")
 
 
 @register_task("lv_translation", dataclass=LVTranslationConfig)
@@ -210,6 +212,14 @@ def check(cfg: LVTranslationConfig) -> None:
             raise UserError("--store-ema walks over all words at every update: leave it out, or leave out --tau")
         if cfg.fp16 or cfg.memory_efficient_fp16 or cfg.memory_efficient_bf16:
             raise UserError("--tau pages float32 parameters: take --amp for half precision, not --fp16 and its kin")
+        if cfg.distributed_world_size > 1 and str(cfg.ddp_backend) not in ("legacy_ddp", "no_c10d"):
+            if str(cfg.ddp_backend) not in ("c10d", "pytorch_ddp"):
+                raise UserError(f"--tau works with --ddp-backend legacy_ddp or pytorch_ddp, not {cfg.ddp_backend}")
+            if not cfg.source_tau:
+                raise UserError(
+                    f"--ddp-backend {cfg.ddp_backend} cannot follow source pages that change their size: give "
+                    "--source-tau N (lv-partition shows how many words there are), or take --ddp-backend legacy_ddp"
+                )
     elif cfg.source_tau or cfg.reshuffle_partitions or str(cfg.proposal) != "uniform":
         raise UserError("--source-tau, --reshuffle-partitions and --proposal only work with partitions: give --tau N")
     languages(utils.split_paths(cfg.data)[0], cfg.source_lang, cfg.target_lang)

@@ -87,6 +87,14 @@ def test_print_alignment_gives_hard_and_soft_alignments(trained, data, text):
     assert len(re.findall(r"^A-\d+\t", soft, flags=re.MULTILINE)) == 200
 
 
+def test_dropout_can_be_kept_while_translating(trained, data):
+    scores = set()
+    for seed in (1, 2):
+        output = generate(data, trained[0] / "checkpoint_best.pt", "--retain-dropout", "--seed", seed)
+        scores.add(tuple(line.split("\t")[1] for line in output.splitlines() if line.startswith("H-")))
+    assert len(scores) == 2
+
+
 def test_an_ensemble_of_checkpoints_translates(trained, data, text):
     folder = trained[0]
     ensemble = f"{folder / 'checkpoint8.pt'}:{folder / 'checkpoint9.pt'}"

@@ -12,6 +12,8 @@ from conftest import BIN, PLUGIN, ROOT, SMALL, generate, hypotheses, run, train
 from fairseq import options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
+from lv_fairseq import UserError
+
 TAU = ("--criterion", "partition_cross_entropy", "--tau", 300)
 ADAM = ("--optimizer", "adam", "--lr", 0.005, "--clip-norm", 1.0, "--max-tokens", 1000)
 
@@ -219,6 +221,21 @@ def test_the_log_tells_of_partitions_and_swaps(large):
         assert re.search(rf"\| {name} [\d.]+ ", line)
 
 
+def test_tensorboard_shows_the_same_figures(data, tmp_path):
+    flags = (*SMALL, *TAU, *ADAM, "--max-update", 20, "--disable-validation", "--no-save")
+    train(data, tmp_path, *flags, "--log-interval", 5, "--tensorboard-logdir", tmp_path / "board")
+    events = b"".join(path.read_bytes() for path in (tmp_path / "board").rglob("events*"))
+    assert all(name in events for name in (b"partition", b"partition_words", b"swap", b"swap_share"))
+
+
+def test_another_tau_in_the_middle_of_an_epoch_is_told_and_finishes_it(data, tmp_path):
+    flags = (*SMALL, *ADAM, "--criterion", "partition_cross_entropy", "--max-tokens", 500, "--disable-validation")
+    train(data, tmp_path, *flags, "--tau", 300, "--max-update", 7)
+    result = train(data, tmp_path, *flags, "--tau", 200, "--max-epoch", 1, "--update-freq", 2)
+    log = result.stdout + result.stderr
+    assert "over other partitions" in log and "end of epoch 1" in log
+
+
 def test_frozen_tables_from_a_checkpoint_by_flag_alone_and_back(data, large, tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes((large[0] / "checkpoint_last.pt").read_bytes())
     flags = (*SMALL, *ADAM, "--dropout", 0.1, "--no-epoch-checkpoints")
@@ -293,6 +310,15 @@ def test_what_cannot_work_is_refused_in_one_line(data, tmp_path, flags, words):
     assert result.returncode in (1, 2) and "Traceback" not in result.stderr + result.stdout, result.stderr
     assert all(word in result.stderr.strip().splitlines()[-1] for word in words), result.stderr
     assert not list(tmp_path.glob("*.pt"))
+
+
+@pytest.mark.parametrize(
+    "backend, source_tau, word", [("pytorch_ddp", 0, "--source-tau"), ("fully_sharded", 9, "legacy_ddp")]
+)
+def test_workers_that_cannot_share_pages_are_refused(data, backend, source_tau, word):
+    flags = ("--tau", 300, "--source-tau", source_tau, "--ddp-backend", backend, "--distributed-world-size", 2)
+    with pytest.raises(UserError, match=word):
+        configure(data, "--criterion", "partition_cross_entropy", *flags)
 
 
 def test_a_model_without_word_tables_is_refused(data, tmp_path):

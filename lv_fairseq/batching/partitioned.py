@@ -3,7 +3,8 @@
 sentences in training order -> partitions -> sorted look-ahead inside each -> batches, tagged with their partition
 """
 
-from typing import Callable, List, Optional
+import logging
+from typing import Callable, Dict, List, Optional
 
 import numpy as np
 from fairseq.data import BaseWrapperDataset
@@ -11,6 +12,8 @@ from fairseq.data.iterators import EpochBatchIterator
 
 from lv_fairseq.batching.look_ahead import sorted_look_ahead
 from lv_fairseq.partitions import PartitionPlan
+
+logger = logging.getLogger(__name__)
 
 
 class PartitionedDataset(BaseWrapperDataset):
@@ -31,7 +34,7 @@ class PartitionedDataset(BaseWrapperDataset):
         self, dataset, plan: Callable[[np.ndarray], PartitionPlan], order: np.ndarray, window: int, group: int
     ):
         super().__init__(dataset)
-        self._make_plan, self._order, self._window, self._group = plan, order, window, group
+        self._make_plan, self._order, self._window, self.group = plan, order, window, group
         self.plan: Optional[PartitionPlan] = None
 
     def ordered_indices(self) -> np.ndarray:
@@ -47,7 +50,7 @@ class PartitionedDataset(BaseWrapperDataset):
             # An update must not reach into the next partition. What is missing to a whole one is filled up with
             # copies of a sentence whose gradient is ignored, marked by their complement: workers without a batch of
             # their own must still know which page to turn to, which fairseq's empty batches could not tell.
-            batches.extend([[~int(run[0])]] * (-len(batches) % self._group))
+            batches.extend([[~int(run[0])]] * (-len(batches) % self.group))
         return batches
 
     def __getitem__(self, index):
@@ -83,3 +86,23 @@ def keep_partitions_together(iterator: EpochBatchIterator, dataset: PartitionedD
         return [batches[i] for i in order[iterator.shard_id :: iterator.num_shards]]
 
     iterator.ordered_batches = ordered_batches
+    resume_where_batches_are_the_same(iterator, dataset)
+
+
+def resume_where_batches_are_the_same(iterator: EpochBatchIterator, dataset: PartitionedDataset) -> None:
+    """A checkpoint in the middle of an epoch counts batches; another tau makes other batches, which is told."""
+    state_dict, load_state_dict = iterator.state_dict, iterator.load_state_dict
+
+    def load(state: Dict) -> None:
+        now, then, place = len(iterator.frozen_batches), state.get("batches"), state.get("iterations_in_epoch", 0)
+        if place and then not in (None, now):
+            logger.warning(
+                f"the checkpoint's epoch had {then:,} batches, with these flags it has {now:,}: training goes on at "
+                "the same part of the epoch, over other partitions"
+            )
+            step = max(dataset.group // iterator.num_shards, 1)  # whole updates
+            state = {**state, "iterations_in_epoch": place * now // then // step * step}
+        load_state_dict(state)
+
+    iterator.state_dict = lambda: {**state_dict(), "batches": len(iterator.frozen_batches)}
+    iterator.load_state_dict = load

@@ -14,8 +14,8 @@ yet; it starts from s_0 with a zero vector for y_0.
 from typing import Dict, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from fairseq.models import FairseqIncrementalDecoder
+from fairseq.modules import FairseqDropout
 from torch import Tensor
 
 from lv_fairseq.rnnsearch.attention import Attention, EncodedSource
@@ -55,7 +55,9 @@ class RNNSearchDecoder(FairseqIncrementalDecoder):
         self.gru = (FusedGRU if fused else GRU)(word_dim, hidden)
         self.attention = Attention(hidden, attention_dim)
         self.readout = Readout(hidden, word_dim, readout_dim, output_projection.weight.size(1))
-        self.dropout_in, self.dropout_out = dropout_in, dropout_out
+        # fairseq's own, which --retain-dropout can keep on
+        self.dropout_in = FairseqDropout(dropout_in, type(self).__name__)
+        self.dropout_out = FairseqDropout(dropout_out, type(self).__name__)
 
     def forward(
         self,
@@ -78,7 +80,7 @@ class RNNSearchDecoder(FairseqIncrementalDecoder):
             cache = self.get_incremental_state(incremental_state, "decoder")
             prev_output_tokens = prev_output_tokens[:, -1:]
         words = self.embed_tokens.embed(prev_output_tokens) + self.embed_bias
-        words = F.dropout(words, self.dropout_in, self.training)
+        words = self.dropout_in(words)
         if cache is None:  # y_0 is no word
             words = torch.cat([torch.zeros_like(words[:, :1]), words[:, 1:]], dim=1)
             s, context = source.initial_state.repeat_interleave(source.beam, dim=0), None
@@ -97,7 +99,7 @@ class RNNSearchDecoder(FairseqIncrementalDecoder):
         # hypotheses of a sentence share its products: (sentences x beam * length x source length) x readout_products
         readout_context = torch.bmm(alpha.view(len(source.keys), -1, alpha.size(-1)), source.readout_products)
         features = self.readout(torch.stack(states, dim=1), words, readout_context.view(*words.shape[:2], -1))
-        return F.dropout(features, self.dropout_out, self.training), alpha
+        return self.dropout_out(features), alpha
 
     def output_layer(self, features: Tensor, **unused) -> Tensor:
         return self.output_projection.project(features)

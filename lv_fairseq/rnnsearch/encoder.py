@@ -3,8 +3,8 @@
 from typing import Dict
 
 import torch
-import torch.nn.functional as F
 from fairseq.models import FairseqEncoder
+from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -87,18 +87,20 @@ class RNNSearchEncoder(FairseqEncoder):
         self.keys = weight(2 * hidden, attention_dim)  # B
         self.state_products = weight(2 * hidden, 3 * decoder_hidden)  # C
         self.readout_products = weight(2 * hidden, 2 * readout_dim)
-        self.dropout_in, self.dropout_out = dropout_in, dropout_out
+        # fairseq's own, which --retain-dropout can keep on
+        self.dropout_in = FairseqDropout(dropout_in, type(self).__name__)
+        self.dropout_out = FairseqDropout(dropout_out, type(self).__name__)
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor = None, **unused) -> EncodedSource:
         """src_tokens: batch x length, padded on either side."""
         padding = src_tokens.eq(self.dictionary.pad())
         x = self.embed_tokens.embed(src_tokens) + self.embed_bias
-        x = F.dropout(x, self.dropout_in, self.training)
+        x = self.dropout_in(x)
         annotations = self.gru(x, padding)  # batch x length x 2 hidden
         # s_0 comes from the backward state at the first word, which lies after the padding on the left if there is any.
         first = (~padding).int().argmax(dim=1)
         backward = annotations[torch.arange(len(first), device=first.device), first, annotations.size(-1) // 2 :]
-        annotations = F.dropout(annotations, self.dropout_out, self.training)
+        annotations = self.dropout_out(annotations)
         return EncodedSource(
             keys=torch.matmul(annotations, self.keys),
             state_products=torch.matmul(annotations, self.state_products),
