@@ -18,9 +18,16 @@ setup(
         "numpy>=1.21; python_version >= '3.11'",
         "numpy>=1.21,<2; python_version < '3.11'",
         "sacrebleu>=2.0",
+        "sil-thot>=3.4.7",
         "torch>=2.4",
+        "tqdm",
     ],
-    entry_points={"console_scripts": ["lv-partition=lv_fairseq.partitions.command:main"]},
+    entry_points={
+        "console_scripts": [
+            "lv-lexicon=lv_fairseq.lexicon.command:main",
+            "lv-partition=lv_fairseq.partitions.command:main",
+        ]
+    },
     extras_require={
         "dev": ["hypothesis", "pytest", "pytest-xdist", "ruff", "tensorboardX"],
     },

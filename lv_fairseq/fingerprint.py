@@ -1,0 +1,31 @@
+"""Tells one dictionary from another."""
+
+import hashlib
+from pathlib import Path
+from typing import Iterable, List
+
+from lv_fairseq.errors import UserError
+
+SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]  # fairseq puts them before the words of a file
+
+
+def fingerprint(words: Iterable[str]) -> int:
+    """A number for words in their order, special symbols first; the same on every machine."""
+    return int.from_bytes(hashlib.sha256("\n".join(words).encode()).digest()[:7], "big")
+
+
+def dictionary_words(path: Path) -> List[str]:
+    """The words of a dictionary that fairseq-preprocess has written, by word number, without importing fairseq."""
+    try:
+        with open(path, encoding="utf-8", newline="\n") as file:
+            rows = [line.rstrip("\n").rsplit(" ", 1) for line in file]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the dictionary {path}: {error}") from None
+    words = []
+    for number, row in enumerate(rows, start=1):
+        if len(row) == 2 and row[1] == "#fairseq:overwrite":
+            row = row[0].rsplit(" ", 1)
+        if len(row) != 2 or not row[1].isdigit():
+            raise UserError(f"{path} is no dictionary of fairseq: line {number} is not a word and its count")
+        words.append(row[0])
+    return [*SPECIALS, *words] if words[: len(SPECIALS)] != SPECIALS else words

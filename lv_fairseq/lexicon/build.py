@@ -1,0 +1,82 @@
+"""From parallel text to a lexicon file, by way of a word aligner."""
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Dict, Optional
+
+from lv_fairseq.alignment import align, find_aligner, write_corpus
+from lv_fairseq.errors import UserError
+from lv_fairseq.fingerprint import dictionary_words, fingerprint
+from lv_fairseq.lexicon import formats
+from lv_fairseq.lexicon.lexicon import Lexicon
+from lv_fairseq.progress import stage, stages
+
+
+def build(
+    source: Path,
+    target: Path,
+    out: Path,
+    fast_align: Optional[str] = None,
+    symmetrize: str = "none",
+    iterations: int = 5,
+    threads: int = 1,
+    max_per_word: int = 100,
+    skip_bad_lines: bool = False,
+    dictionaries: Optional[Dict[str, Path]] = None,
+) -> str:
+    """Align two texts, write a lexicon and return a summary of one line.
+
+    Args:
+        source, target: tokenised text, one sentence a line
+        out: the lexicon
+        fast_align: the aligner (default: see `find_aligner`)
+        symmetrize: none, intersection or grow-diag-final-and
+        dictionaries: fairseq's of "source" and "target"; the lexicon then belongs to them
+    """
+    started = time.monotonic()
+    check_place(out)
+    prints = {side: fingerprint(dictionary_words(path)) for side, path in (dictionaries or {}).items()}
+    aligner = find_aligner(fast_align)
+    # beside the lexicon, since the aligner's table may be larger than what the system's folder holds
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
+        corpus, table = Path(folder) / "corpus", Path(folder) / "table"
+        with stages() as progress:
+            counts = write_corpus(source, target, corpus, skip_bad_lines, progress)
+        with stages() as progress:
+            align(aligner, corpus, table, Path(folder), symmetrize, iterations, threads, progress)
+        with stage("reading the aligner's table", table.stat().st_size, "B") as progress:
+            try:
+                entries = formats.read(table, "fast_align", max_per_word, progress)
+            except UserError as error:
+                raise UserError(f"{aligner.name} wrote something else than a table: {error}") from None
+        about = {
+            "made_by": "lv-lexicon build",
+            "aligner": aligner.name,
+            "symmetrize": symmetrize,
+            "iterations": iterations,
+            "max_per_word": max_per_word,
+            "pairs": counts.pairs,
+            "dictionaries": prints,
+        }
+        target_counts = {word.encode(): count for word, count in counts.target_counts.items()}
+        with stage("writing the lexicon", 1):
+            lexicon = Lexicon.of(entries, about, target_counts)
+            lexicon.save(out)
+    skipped = f" ({counts.skipped:,} bad lines left out)" if counts.skipped else ""
+    without = len(counts.source_counts) - len(lexicon.keys)
+    return (
+        f"{out}: {counts.pairs:,} pairs{skipped}, {len(lexicon.targets):,} entries for {len(lexicon.keys):,} "
+        f"source words ({without:,} without entry), {time.monotonic() - started:.1f} seconds"
+    )
+
+
+def check_place(out: Path) -> None:
+    """Whether a file can be written there, before hours of work."""
+    if out.is_dir():
+        raise UserError(f"{out} is a folder: name a file for the lexicon with --out")
+    if not out.parent.is_dir():
+        raise UserError(f"there is no folder {out.parent} to write {out.name} to: make it first")
+    if not os.access(out.parent, os.W_OK):
+        raise UserError(f"cannot write to the folder {out.parent}: name another place with --out")

@@ -1,0 +1,121 @@
+"""`Lexicon`: opens at once, whatever its size, and looks up the candidates of a sentence."""
+
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from lv_fairseq.lexicon.arrays_file import map_arrays, write_arrays
+from lv_fairseq.lexicon.entries import Entries, arrange
+from lv_fairseq.lexicon.word_list import WordIndex, WordList, index, pack
+
+
+class Lexicon:
+    """Translations of source words, the most likely first.
+
+    A key is a source word, several source words parted by blanks, or empty: the translations of the empty key are
+    candidates in every sentence. Keys and target words have numbers of the lexicon's own; `keys` and `target_words`
+    give their text. Words are text here, so that a lexicon serves any dictionary, and may hold words that are in none.
+
+    Attributes:
+        keys: the source words, in alphabetical order
+        target_words: the target words, the most frequent first if `by_frequency`
+        starts: where the entries of each key begin, and the end of the last (keys + 1)
+        targets: the target word of each entry
+        scores: ln p(target | source) of each entry
+        longest_key: words of the longest key
+        about: how it was made
+    """
+
+    def __init__(self, about: Dict, arrays: Dict[str, np.ndarray]):
+        self.about, self._arrays = about, arrays
+        self.keys = WordList(arrays["source_text"], arrays["source_starts"])
+        self.target_words = WordList(arrays["target_text"], arrays["target_starts"])
+        self.starts, self.targets, self.scores = arrays["starts"], arrays["targets"], arrays["scores"]
+        self._index = WordIndex(self.keys, arrays["source_hashes"], arrays["source_order"])
+        self.longest_key = about["longest_key"]  # words
+        self._always = self._index.find([""])
+
+    @classmethod
+    def load(cls, path) -> "Lexicon":
+        """Open a file; it is mapped, not read."""
+        return cls(*map_arrays(Path(path)))
+
+    def save(self, path) -> None:
+        write_arrays(Path(path), self.about, self._arrays)
+
+    @classmethod
+    def of(cls, entries: Entries, about: Dict, target_counts: Optional[Dict[bytes, int]] = None) -> "Lexicon":
+        """A new lexicon.
+
+        Args:
+            entries: what it shall hold
+            about: how it was made
+            target_counts: how often target words occur, if known
+        """
+        keys, target_words, starts, targets, scores = arrange(entries, target_counts)
+        longest = max((key.count(b" ") + 1 for key in keys), default=1)
+        about = {**about, "by_frequency": target_counts is not None, "longest_key": longest}
+        arrays = {"starts": starts, "targets": targets, "scores": scores}
+        for side, words in (("source", keys), ("target", target_words)):
+            arrays[f"{side}_text"], arrays[f"{side}_starts"] = pack(words)
+        arrays.update({f"source_{name}": array for name, array in index(keys).items()})
+        return cls(about, arrays)
+
+    def limited_to(self, k: int) -> "Lexicon":
+        """The same with the k best entries of each key."""
+        owner, kept = self.entries_of(np.arange(len(self.keys)), k)
+        starts = np.searchsorted(owner, np.arange(len(self.keys) + 1))
+        changed = {"starts": starts, "targets": self.targets[kept], "scores": self.scores[kept]}
+        return Lexicon({**self.about, "max_per_word": k}, {**self._arrays, **changed})
+
+    @property
+    def by_frequency(self) -> bool:
+        """Whether target words are numbered by their frequency in the text that the lexicon was made from."""
+        return self.about["by_frequency"]
+
+    def find(self, keys: Sequence[str]) -> np.ndarray:
+        """The number of each key, -1 where there is none."""
+        return self._index.find(keys)
+
+    def entries_of(self, keys: np.ndarray, k: Optional[int] = None) -> Tuple[np.ndarray, np.ndarray]:
+        """Of key numbers (-1 has no entries) the first k entries: which key each is of, by its place, and its place."""
+        known = np.flatnonzero(keys >= 0)
+        begins = self.starts[keys[known]]
+        counts = self.starts[keys[known] + 1] - begins
+        if k is not None:
+            counts = np.minimum(counts, k)
+        owner = np.repeat(known, counts)
+        return owner, np.arange(len(owner)) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
+
+    def candidate_numbers(self, source_words: Sequence[str], k: Optional[int] = None) -> np.ndarray:
+        """Numbers of the target words that may translate a sentence: the k best of each of its words and phrases,
+        and those of the empty key. Sorted, each once."""
+        keys = self.find(phrases(source_words, self.longest_key))
+        entries = np.concatenate([self.entries_of(keys, k)[1], self.entries_of(self._always)[1]])
+        return np.unique(self.targets[entries])
+
+    def candidates(self, source_words: Sequence[str], k: Optional[int] = None) -> List[str]:
+        """The target words that may translate a sentence, each once: the k best of each source word."""
+        return [self.target_words[number] for number in self.candidate_numbers(source_words, k)]
+
+    def translations(self, key: str) -> List[Tuple[str, float]]:
+        """Target words and their probabilities, the most likely first; none for a word that is not there."""
+        entries = self.entries_of(self.find([key]))[1]
+        words = [self.target_words[number] for number in self.targets[entries]]
+        return list(zip(words, np.exp(self.scores[entries]).tolist()))
+
+    def best(self, word: str) -> Optional[str]:
+        """The most likely translation of a source word."""
+        number = int(self.find([word])[0])
+        if number < 0 or self.starts[number] == self.starts[number + 1]:
+            return None
+        return self.target_words[self.targets[self.starts[number]]]
+
+
+def phrases(words: Sequence[str], longest: int) -> List[str]:
+    """The distinct runs of at most ``longest`` words of a sentence."""
+    found = dict.fromkeys(words)
+    for length in range(2, longest + 1):
+        found.update(dict.fromkeys(" ".join(words[i : i + length]) for i in range(len(words) - length + 1)))
+    return list(found)

@@ -1,0 +1,71 @@
+"""A list of words in two arrays, so that it can be mapped from a file, and look-up of words in it."""
+
+import hashlib
+from typing import Dict, Iterator, Sequence, Tuple
+
+import numpy as np
+
+
+class WordList(Sequence):
+    """Words by number. Nothing is decoded before it is asked for.
+
+    Args:
+        text: all words in UTF-8, one after the other (bytes)
+        starts: where each begins, and the end of the last (words + 1)
+    """
+
+    def __init__(self, text: np.ndarray, starts: np.ndarray):
+        self.text, self.starts = text, starts
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, number: int) -> str:
+        return self.text[self.starts[number] : self.starts[number + 1]].tobytes().decode()
+
+    def __iter__(self) -> Iterator[str]:
+        whole, starts = self.text.tobytes(), self.starts.tolist()
+        return (whole[begin:end].decode() for begin, end in zip(starts[:-1], starts[1:]))
+
+
+class WordIndex:
+    """Finds the numbers of words by their hashes; the words themselves are compared too.
+
+    Args:
+        words: the words
+        hashes: their hashes, sorted (words)
+        order: the numbers of the words in the order of their hashes (words)
+    """
+
+    def __init__(self, words: WordList, hashes: np.ndarray, order: np.ndarray):
+        self.words, self.hashes, self.order = words, hashes, order
+
+    def find(self, words: Sequence[str]) -> np.ndarray:
+        """The number of each word, -1 for a word that is not there."""
+        wanted = np.array([word_hash(word.encode(errors="surrogatepass")) for word in words], dtype=np.uint64)
+        begins = np.searchsorted(self.hashes, wanted, side="left")
+        ends = np.searchsorted(self.hashes, wanted, side="right")  # more than one after it if hashes collide
+        numbers = np.full(len(words), -1, dtype=np.int64)
+        for i in np.flatnonzero(begins < ends):
+            for number in self.order[begins[i] : ends[i]].tolist():
+                if self.words[number] == words[i]:
+                    numbers[i] = number
+        return numbers
+
+
+def word_hash(word: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(word, digest_size=8).digest(), "little")
+
+
+def pack(words: Sequence[bytes]) -> Tuple[np.ndarray, np.ndarray]:
+    """The two arrays of a `WordList`."""
+    starts = np.zeros(len(words) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, words), np.int64, len(words)), out=starts[1:])
+    return np.frombuffer(b"".join(words), dtype=np.uint8), starts
+
+
+def index(words: Sequence[bytes]) -> Dict[str, np.ndarray]:
+    """The arrays of a `WordIndex`."""
+    hashes = np.fromiter(map(word_hash, words), np.uint64, len(words))
+    order = np.argsort(hashes, kind="stable")
+    return {"hashes": hashes[order], "order": order.astype(np.int32)}

@@ -1,0 +1,390 @@
+"""The lexicon: its file, look-up, formats and commands."""
+
+import math
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+from conftest import BIN, ROOT, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lv_fairseq import Lexicon, UserError
+from lv_fairseq.fingerprint import dictionary_words, fingerprint
+from lv_fairseq.lexicon import formats
+from lv_fairseq.lexicon.arrays_file import MAGIC
+from lv_fairseq.lexicon.entries import Entries
+
+ABOUT = {"made_by": "a test", "dictionaries": {}}
+
+
+def lexicon_of(table: dict, **options) -> Lexicon:
+    """{key: {target: probability}} as a lexicon."""
+    entries = Entries()
+    for key, translations in table.items():
+        scores = np.log(np.array(list(translations.values()), dtype=float))
+        entries.add([key.encode()] * len(scores), [word.encode() for word in translations], scores)
+    return Lexicon.of(entries, ABOUT, **options)
+
+
+words = st.text("abcdé語", min_size=1, max_size=3)
+tables = st.dictionaries(
+    st.lists(words, min_size=0, max_size=3).map(" ".join),
+    st.dictionaries(words, st.integers(1, 1000).map(lambda x: x / 1000), min_size=1, max_size=6),
+    max_size=12,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(tables, st.lists(words, max_size=8), st.integers(0, 4))
+def test_candidates_are_those_of_a_slow_look_up(table, sentence, k):
+    lexicon = lexicon_of(table)
+    expected = set(table.get("", {}))
+    for begin in range(len(sentence)):
+        for end in range(begin + 1, len(sentence) + 1):
+            translations = table.get(" ".join(sentence[begin:end]), {})
+            ranked = sorted(translations.items(), key=lambda entry: -entry[1])
+            if len({p for _, p in ranked}) < len(ranked):  # equals: any of them may come first
+                ranked = [(word, p) for word, p in lexicon.translations(" ".join(sentence[begin:end]))]
+            expected.update(word for word, _ in ranked[:k])
+    found = lexicon.candidates(sentence, k)
+    assert set(found) == expected and len(found) == len(expected)
+    for word in sentence:
+        best = max(table.get(word, {}).values(), default=None)
+        assert lexicon.best(word) is None if best is None else table[word][lexicon.best(word)] == best
+
+
+def test_entries_are_pruned_while_they_come_in(monkeypatch):
+    monkeypatch.setattr("lv_fairseq.lexicon.entries.BLOCK", 50)
+    random = np.random.default_rng(3)
+    entries, slow = Entries(most=4), {}
+    for _ in range(40):
+        sources, targets, scores = random.integers(0, 9, 30), random.integers(0, 30, 30), -random.random(30)
+        entries.add([b"s%d" % i for i in sources], [b"t%d" % i for i in targets], scores)
+        for source, target, score in zip(sources.tolist(), targets.tolist(), scores.tolist()):
+            pairs = slow.setdefault(f"s{source}", {})
+            pairs[f"t{target}"] = max(score, pairs.get(f"t{target}", -math.inf))
+    assert len(entries._blocks[0][0]) < 500
+    lexicon = Lexicon.of(entries, ABOUT)
+    for key, pairs in slow.items():
+        expected = sorted(pairs.items(), key=lambda pair: -pair[1])[:4]
+        assert lexicon.translations(key) == [(word, pytest.approx(math.exp(score))) for word, score in expected]
+
+
+def test_a_file_holds_it_all_and_is_mapped(tmp_path):
+    table = {"house": {"Haus": 0.7, "Häuser": 0.3}, "new york": {"New": 0.5, "York": 0.4}, "": {".": 1.0}}
+    made = lexicon_of(table, target_counts={b"York": 5, b".": 9, b"Haus": 7, "Häuser".encode(): 1, b"und": 8})
+    made.save(tmp_path / "lexicon")
+    lexicon = Lexicon.load(tmp_path / "lexicon")
+    assert list(lexicon.target_words) == [".", "und", "Haus", "York", "Häuser", "New"]
+    assert list(lexicon.keys) == ["", "house", "new york"] and lexicon.about == made.about
+    assert dict(lexicon.translations("house")) == pytest.approx(table["house"])
+    assert lexicon.candidates(["a", "new", "york", "house"], 1) == [".", "Haus", "New"]
+    assert lexicon.candidates(["new", "house"], 2) == [".", "Haus", "Häuser"]
+    assert lexicon.best("house") == "Haus" and lexicon.best("new") is None and lexicon.best("\udcff") is None
+    assert not lexicon.targets.flags.owndata and not lexicon.targets.flags.writeable
+
+
+def test_a_damaged_or_foreign_file_ends_in_one_line(tmp_path):
+    lexicon_of({f"s{i}": {f"t{i}": 0.5} for i in range(50)}).save(tmp_path / "good")
+    good = (tmp_path / "good").read_bytes()
+    bad = [good[:size] for size in (0, 5, len(MAGIC) + 3, 60, 200, len(good) // 2, len(good) - 1)]
+    bad += [b"PK\3\4" + good, good.replace(b'"version": 1', b'"version": 9'), good + b"x", MAGIC + b"\xff" * 100]
+    bad += [good.replace(b'"arrays"', b'"arraya"')]
+    for content in bad:
+        (tmp_path / "bad").write_bytes(content)
+        with pytest.raises(UserError) as error:
+            Lexicon.load(tmp_path / "bad")
+        assert str(tmp_path / "bad") in str(error.value) and "\n" not in str(error.value)
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(UserError, match="cannot read"):
+            Lexicon.load(path)
+
+
+def test_it_needs_no_fairseq(tmp_path):
+    lexicon_of({"a": {"b": 0.5}}).save(tmp_path / "lexicon")
+    code = "import sys; sys.modules.update(fairseq=None, torch=None)\nimport lv_fairseq\n"
+    code += "print(lv_fairseq.Lexicon.load(sys.argv[1]).candidates(['a'], 1))"
+    result = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "lexicon"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert result.stdout.strip() == "['b']", result.stderr
+
+
+TEXTS = {
+    "fast_align": "house\tHaus\t-0.693147\nhouse\tGebäude\t-1.5\nthe\tdas\t-0.000123456\nthe\tdie\t-95.25\n",
+    "moses": "Haus house 0.5\nGebäude house 0.1234567\ndas the 0.999\ndie the 0.0000012\n",
+    "vmap": "\t. ,\nhouse\tHaus Gebäude\nnew york\tNew York\n",
+    "tsv": "source\ttarget\tprobability\nhouse\tHaus\t0.5\nhouse\tGebäude\t0.25\nnew york\tNew\t0.125\n",
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_a_text_goes_into_a_lexicon_and_comes_back_as_it_was(kind, tmp_path):
+    (tmp_path / "in").write_text(TEXTS[kind], encoding="utf-8")
+    summary = run("lv-lexicon", "convert", tmp_path / "in", "--out", tmp_path / "lexicon").stdout
+    assert "entries" in summary and "seconds" in summary and len(summary.splitlines()) == 1
+    run("lv-lexicon", "convert", tmp_path / "lexicon", "--out", tmp_path / "out", "--to", kind)
+    same = (tmp_path / "out").read_text(encoding="utf-8").splitlines()
+    expected = TEXTS[kind].splitlines()
+    assert [line.replace("1.2e-06", "0.0000012") for line in same] == expected
+
+
+def test_any_format_turns_into_any_other(tmp_path):
+    (tmp_path / "table").write_text(TEXTS["fast_align"], encoding="utf-8")
+    ways = ["lex.s2t", "a.tsv", "a.vmap", "lexicon", "marian"]
+    before, options = tmp_path / "table", []
+    for name in ways:
+        options = ["--to", "marian"] if name == "marian" else []
+        run("lv-lexicon", "convert", before, "--out", tmp_path / name, *options)
+        before = tmp_path / name
+    ranked = [line.split()[:2] for line in before.read_text(encoding="utf-8").splitlines()]
+    assert ranked == [["Haus", "house"], ["Gebäude", "house"], ["das", "the"], ["die", "the"]]
+    text = (tmp_path / "lex.s2t").read_text(encoding="utf-8").splitlines()
+    assert [float(line.split()[2]) for line in text] == pytest.approx(
+        [math.exp(x) for x in (-0.693147, -1.5, -0.000123456, -95.25)]
+    )
+
+
+def test_keys_that_a_format_cannot_hold_are_counted(tmp_path):
+    (tmp_path / "in").write_text(TEXTS["vmap"], encoding="utf-8")
+    result = run("lv-lexicon", "convert", tmp_path / "in", "--out", tmp_path / "lex.e2f", "--max-per-word", 1)
+    assert "2 keys left out" in result.stdout and "1 entries for 1 source words" in result.stdout
+    assert (tmp_path / "lex.e2f").read_text(encoding="utf-8") == "Haus house 1\n"
+
+
+def test_the_empty_word_of_aligners_and_impossible_pairs_are_left_out(tmp_path):
+    (tmp_path / "table").write_text("<eps>\tx\t-1\na\t<eps>\t-2\na\tb\t-3\na\tc\t-inf\n")
+    (tmp_path / "lex").write_text("x NULL 0.5\nNULL a 0.5\nb a 0.25\nc a 0.0000000\n")
+    for name, kind in (("table", "fast_align"), ("lex", "moses")):
+        lexicon = Lexicon.of(formats.read(tmp_path / name, kind), ABOUT)
+        assert list(lexicon.keys) == ["a"] and list(lexicon.target_words) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "kind, text, line, what",
+    [
+        ("fast_align", b"a\tb\t-1\na\tb\n", 2, "two words"),
+        ("fast_align", b"a\tb\t-1\n\na\tc\t-1\n", 2, "two words"),
+        ("fast_align", b"a\tb\t-1\na\tc\tmuch\n", 2, "'much'"),
+        ("fast_align", b"a\tb\t-1\na\tc\t2.5\n", 2, "logarithm"),
+        ("fast_align", b"a\tb\t-1\na\tc\tnan\n", 2, "logarithm"),
+        ("fast_align", b"a\tb\t-1\n\xff\tc\t-1\n", 2, "UTF-8"),
+        ("moses", b"a b 0.5\na b c 0.5\n", 2, "two words"),
+        ("moses", b"a b 0.5\na b 7\n", 2, "probability"),
+        ("tsv", b"source\ttarget\tprobability\na\tb\t-3\n", 2, "probability"),
+        ("vmap", b"a\tb c\nd e\n", 2, "one tab"),
+    ],
+)
+def test_a_damaged_text_is_named_with_its_line(kind, text, line, what, tmp_path, monkeypatch):
+    (tmp_path / "in").write_bytes(text)
+    for block in (1 << 24, 10):
+        monkeypatch.setattr(formats, "BLOCK_BYTES", block)
+        with pytest.raises(UserError) as error:
+            formats.read(tmp_path / "in", kind)
+        assert f"line {line}:" in str(error.value) and what in str(error.value)
+
+
+def refused(*command, words, **how):
+    result = run(*command, check=False, **how)
+    assert result.returncode in (1, 2) and "Traceback" not in result.stderr, result.stderr
+    assert all(word in result.stderr.strip().splitlines()[-1] for word in words), result.stderr
+
+
+def test_what_cannot_be_converted_is_told_in_one_line(tmp_path):
+    (tmp_path / "prose").write_text("It was a dark and stormy night.\n")
+    (tmp_path / "empty").write_text("")
+    out = ("--out", tmp_path / "out")
+    refused("lv-lexicon", "convert", tmp_path / "prose", *out, words=["prose", "--from"])
+    refused("lv-lexicon", "convert", tmp_path / "empty", *out, words=["empty"])
+    refused("lv-lexicon", "convert", tmp_path / "none", *out, words=["none"])
+    refused("lv-lexicon", "convert", tmp_path / "prose", "--out", tmp_path / "no" / "out", words=["folder"])
+    refused("lv-lexicon", "inspect", tmp_path / "none", words=["none"])
+    refused("lv-lexicon", "coverage", tmp_path / "none", "--source", "a", "--target", "b", words=["none"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "prose"]
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path):
+    (tmp_path / "in").write_text("".join(f"s{i}\tt{i}\t-1\n" for i in range(20000)))
+    (tmp_path / "out").write_text("what was there before")
+
+    def little_space():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    command = [BIN / "lv-lexicon", "convert", tmp_path / "in", "--out", tmp_path / "out"]
+    result = subprocess.run(command, capture_output=True, text=True, preexec_fn=little_space)
+    assert result.returncode == 1 and "cannot write" in result.stderr.strip().splitlines()[-1]
+    assert (tmp_path / "out").read_text() == "what was there before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_inspect_shows_sizes_and_words(tmp_path):
+    lexicon_of({"house": {"Haus": 0.7, "Gebäude": 0.2, "Hause": 0.1}, "the": {"das": 1.0}}).save(tmp_path / "lexicon")
+    text = run("lv-lexicon", "inspect", tmp_path / "lexicon").stdout
+    assert "source words: 2" in text and "entries: 4" in text and "made by: a test" in text
+    text = run("lv-lexicon", "inspect", tmp_path / "lexicon", "house", "nothing", "--most", 2).stdout.splitlines()
+    assert text[0] == "house: 3 translations" and text[1].split()[:2] == ["Haus", "0.700000"]
+    assert "1 more" in text[3] and text[4] == "nothing: no entry"
+
+
+def test_coverage_equals_counting_by_hand(tmp_path):
+    random = np.random.default_rng(5)
+    table = {f"s{i}": {f"t{random.integers(40)}": p for p in (0.5, 0.3, 0.1)} for i in range(20)}
+    table["s1 s2"] = {"t39": 0.5}
+    sentences = [[f"s{i}" for i in random.integers(0, 25, random.integers(0, 7))] for _ in range(30)] + [["s1", "s2"]]
+    references = [[f"t{i}" for i in random.integers(0, 45, random.integers(0, 7))] for _ in range(30)] + [["t39"]]
+    counts = Counter({f"t{i}".encode(): 100 - i for i in range(42)})
+    lexicon_of(table, target_counts=counts).save(tmp_path / "lexicon")
+    for name, lines in (("src", sentences), ("tgt", references)):
+        (tmp_path / name).write_text("".join(" ".join(line) + "\n" for line in lines))
+    files = ("--source", tmp_path / "src", "--target", tmp_path / "tgt")
+    grid = ("--frequent", "0,10,42", "--per-word", "0,1,3")
+    text = run("lv-lexicon", "coverage", tmp_path / "lexicon", *files, *grid).stdout
+    rows = [line.replace("%", "").split() for line in text.splitlines()]
+    shares = [[float(x) for x in row[1:]] for row in rows[4:7]]
+    sizes = [[float(x) for x in row[1:]] for row in rows[10:13]]
+    lexicon = Lexicon.load(tmp_path / "lexicon")
+    for i, k in enumerate((0, 10, 42)):
+        for j, per_word in enumerate((0, 1, 3)):
+            held = length = 0
+            for source, reference in zip(sentences, references):
+                candidates = {f"t{x}" for x in range(k)} | set(lexicon.candidates(source, per_word))
+                held += sum(word in candidates for word in reference)
+                length += len(candidates)
+            assert shares[i][j] == pytest.approx(100 * held / sum(map(len, references)), abs=0.006)
+            assert sizes[i][j] == pytest.approx(length / len(sentences), abs=0.51)
+    (tmp_path / "dict").write_text("".join(f"t{i} {50 - i}\n" for i in range(5)))
+    text = run("lv-lexicon", "coverage", tmp_path / "lexicon", *files, *grid, "--target-dict", tmp_path / "dict").stdout
+    inside = sum(int(word[1:]) < 5 for reference in references for word in reference)
+    assert float(text.splitlines()[6].split()[-2]) == pytest.approx(100 * inside / sum(map(len, references)), abs=0.006)
+
+
+def test_a_dictionary_has_the_same_fingerprint_as_in_a_model(data):
+    import torch
+
+    from lv_fairseq.data_folder import load_dictionary
+
+    path = data / "dict.tgt.txt"
+    assert dictionary_words(path) == load_dictionary(str(path)).symbols
+    assert torch.tensor(fingerprint(dictionary_words(path))).dtype == torch.int64
+
+
+@pytest.fixture(scope="module")
+def parallel(tmp_path_factory):
+    """Sentences in which source word sN is always tN, in the same order, with a word on one side now and then."""
+    random = np.random.default_rng(7)
+    folder = tmp_path_factory.mktemp("parallel")
+    with open(folder / "src", "w") as source, open(folder / "tgt", "w") as target:
+        for _ in range(1500):
+            numbers = random.integers(0, 60, random.integers(3, 9)).tolist()
+            source.write(" ".join(f"s{i}" for i in numbers) + (" the" if random.random() < 0.3 else "") + "\n")
+            target.write(" ".join(f"t{i}" for i in numbers) + " .\n")
+    return folder
+
+
+def build(folder, out, *options, **how):
+    files = ("--source", folder / "src", "--target", folder / "tgt", "--out", out)
+    return run("lv-lexicon", "build", *files, *options, **how)
+
+
+@pytest.mark.parametrize("symmetrize", ["none", "intersection", "grow-diag-final-and"])
+def test_build_finds_the_right_translations(parallel, tmp_path, symmetrize):
+    result = build(parallel, tmp_path / "lexicon", "--symmetrize", symmetrize, "--max-per-word", 7)
+    assert len(result.stdout.splitlines()) == 1 and "1,500 pairs" in result.stdout and "without entry" in result.stdout
+    lexicon = Lexicon.load(tmp_path / "lexicon")
+    assert sum(lexicon.best(f"s{i}") == f"t{i}" for i in range(60)) >= 58
+    assert np.diff(lexicon.starts).max() <= 7 and lexicon.by_frequency and lexicon.target_words[0] == "."
+    assert lexicon.about["symmetrize"] == symmetrize and lexicon.about["pairs"] == 1500
+    assert list(tmp_path.iterdir()) == [tmp_path / "lexicon"]
+
+
+def test_build_remembers_the_dictionaries(data, text, tmp_path):
+    for side in ("src", "tgt"):
+        lines = (text / f"train.{side}").read_text(encoding="utf-8").splitlines(keepends=True)[:300]
+        (tmp_path / side).write_text("".join(lines), encoding="utf-8")
+    dictionaries = ("--source-dict", data / "dict.src.txt", "--target-dict", data / "dict.tgt.txt")
+    build(tmp_path, tmp_path / "lexicon", *dictionaries, "--iterations", 2)
+    about = Lexicon.load(tmp_path / "lexicon").about
+    assert about["dictionaries"]["target"] == fingerprint(dictionary_words(data / "dict.tgt.txt"))
+
+
+def program(folder, body: str):
+    """A program that says it is fast_align and then does something else."""
+    path = folder / "aligner"
+    usage = "if len(sys.argv) < 5: sys.exit('  -i: [REQ] Input\\n  -q: p_null\\n  -p: conditional probability table')\n"
+    path.write_text(
+        f"#!{sys.executable}\nimport os, sys, time\n{usage}table = sys.argv[sys.argv.index('-p') + 1]\n{body}\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        ("open(table, 'w').write('a\\tb\\t-1\\nnonsense\\n')", ["line 2", "table"]),
+        ("open(table, 'wb').write(b'\\xff\\xfe\\x00' * 99 + b'\\n')", ["line 1", "table"]),
+        ("open(table, 'w').write('a\\tb\\t-1\\n'); os.kill(os.getpid(), 9)", ["aligner", "SIGKILL"]),
+        ("sys.exit('out of cheese')", ["out of cheese"]),
+        ("pass", ["wrote no table"]),
+    ],
+)
+def test_an_aligner_that_fails_leaves_nothing_behind(parallel, tmp_path, body, words):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "lexicon").write_text("what was there before")
+    files = ("--source", parallel / "src", "--target", parallel / "tgt", "--out", tmp_path / "out" / "lexicon")
+    refused("lv-lexicon", "build", *files, "--fast-align", program(tmp_path, body), words=words)
+    assert (tmp_path / "out" / "lexicon").read_text() == "what was there before"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["lexicon"]
+
+
+@pytest.mark.parametrize(
+    "source, target, words",
+    [
+        (b"a b\nc\n", b"x\n", ["2", "1"]),
+        (b"a b\n\nc\n", b"x\ny\nz\n", ["line 2", "--skip-bad-lines"]),
+        (b"a b\nc ||| d\n", b"x\ny\n", ["line 2", "|||"]),
+        (b"a b\nc\n", b"x\ny\tz\n", ["line 2", "tab"]),
+        (b"a b\nc\n", b"x\n\xff\n", ["line 2", "UTF-8"]),
+    ],
+)
+def test_a_text_that_cannot_be_aligned_is_named_with_its_line(tmp_path, source, target, words):
+    (tmp_path / "src").write_bytes(source)
+    (tmp_path / "tgt").write_bytes(target)
+    files = ("--source", tmp_path / "src", "--target", tmp_path / "tgt", "--out", tmp_path / "lexicon")
+    refused("lv-lexicon", "build", *files, words=words)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["src", "tgt"]
+
+
+def test_stopping_a_build_stops_the_aligner_and_leaves_nothing(parallel, tmp_path):
+    stand_in = program(tmp_path, f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
+    (tmp_path / "out").mkdir()
+    command = ["lv-lexicon", "build", "--source", parallel / "src", "--target", parallel / "tgt"]
+    command += ["--out", tmp_path / "out" / "lexicon", "--fast-align", stand_in]
+    process = subprocess.Popen([str(BIN / command[0]), *map(str, command[1:])], stderr=subprocess.PIPE)
+    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode != 0 and list((tmp_path / "out").iterdir()) == []
+    wait_for(lambda: not running(int((tmp_path / "pid").read_text())))
+
+
+def wait_for(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] != "Z"
