@@ -3,18 +3,19 @@
 Importing this package registers the task, the architectures and the criterion with fairseq.
 """
 
-from lv_fairseq import compat
+import os
+import sys
+from importlib.util import find_spec
 
-compat.keep_safe_loading()
-compat.keep_every_sentence()
-compat.copy_checkpoints_atomically()
-compat.show_every_flag_in_help()
-
-from lv_fairseq import criterion, rnnsearch, task  # noqa: E402, F401  (registration)
-from lv_fairseq.errors import UserError  # noqa: E402, F401
-from lv_fairseq.partitions import partition  # noqa: E402, F401
-from lv_fairseq.word_tables import carry_rows, correct_late_rows  # noqa: E402
-
-compat.meet_every_optimizer(lambda optimizer: (carry_rows(optimizer), correct_late_rows(optimizer)))
+from lv_fairseq.errors import UserError
+from lv_fairseq.lexicon import Lexicon
+from lv_fairseq.partitions import partition
 
 __version__ = "0.1.0"
+__all__ = ["Lexicon", "UserError", "partition"]
+
+# Importing torch and fairseq takes seconds: a command that needs neither does not wait for them, and a lexicon can be
+# used where fairseq is not installed.
+WITHOUT_FAIRSEQ = ("lv-lexicon",)
+if os.path.basename(getattr(sys, "argv", [""])[0]) not in WITHOUT_FAIRSEQ and find_spec("fairseq") is not None:
+    from lv_fairseq import registration  # noqa: F401

@@ -9,12 +9,16 @@ Python          fairseq      from PyPI as
 """
 
 import argparse
+import fileinput
 import os
 import shutil
+import sys
+import types
+from functools import partial
 from typing import Callable
 
 import torch
-from fairseq import optim
+from fairseq import checkpoint_utils, optim
 from fairseq.data import data_utils
 from fairseq.file_io import IOPathManager, PathManager
 
@@ -91,3 +95,32 @@ def show_every_flag_in_help() -> None:
         show(action, parser, *args, **kwargs)
 
     argparse._HelpAction.__call__ = show_the_second_time
+
+
+def answer_every_line() -> None:
+    """Let fairseq-interactive read whatever comes: a byte that is not UTF-8 would end it, a lone CR make two lines."""
+    if "fairseq_cli.interactive" in sys.modules:
+        fileinput.hook_encoded = partial(fileinput.hook_encoded, errors="replace")
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+
+
+def map_checkpoints() -> None:
+    """Let commands that only use a checkpoint map it: what they do not need, such as statistics of the optimiser, is
+    never read, and several processes share one copy. Training reads it, since it may replace the file."""
+    if "fairseq_cli.train" in sys.modules:
+        return
+
+    def load(file, *args, **kwargs):
+        try:
+            return torch.load(file.name, *args, mmap=True, **kwargs)
+        except (AttributeError, RuntimeError, ValueError):  # not a file, or in torch's old format
+            return torch.load(file, *args, **kwargs)
+
+    class Torch(types.ModuleType):
+        """torch, as fairseq.checkpoint_utils sees it."""
+
+        def __getattr__(self, name):
+            return getattr(torch, name)
+
+    checkpoint_utils.torch = Torch("torch")
+    checkpoint_utils.torch.load = load

@@ -11,7 +11,7 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 
 from lv_fairseq.errors import UserError
-from lv_fairseq.softmax import full_cross_entropy, limited_cross_entropy
+from lv_fairseq.softmax import full_cross_entropy, limited_cross_entropy, listed_cross_entropy
 
 
 @dataclass
@@ -25,7 +25,7 @@ class PartitionCrossEntropyConfig(FairseqDataclass):
 @register_criterion("partition_cross_entropy", dataclass=PartitionCrossEntropyConfig)
 class PartitionCrossEntropy(FairseqCriterion):
     """In training the softmax runs over the active rows of the output table: the page of the partition's words V'_i, or
-    all words without --tau. In validation it runs over all words, some rows at a time."""
+    all words without --tau. In validation it runs over all words, some rows at a time, or over candidate lists."""
 
     def __init__(self, task, sentence_avg: bool, label_smoothing: float):
         super().__init__(task)
@@ -35,16 +35,19 @@ class PartitionCrossEntropy(FairseqCriterion):
 
     def forward(self, model, sample, reduce=True):
         features, _ = model(**sample["net_input"], features_only=True)
-        target = sample["target"].flatten()
-        # the places of the words, without padding, and without asking the device how many there are
-        words = torch.argsort(target.eq(self.padding_idx).to(torch.uint8), stable=True)[: sample["ntokens"]]
-        features, target = features.flatten(0, 1)[words], target[words]
-        table = model.decoder.output_projection
-        if model.training:
-            rows, weight, bias, offset = table.active(target)
-            loss, nll = limited_cross_entropy(features, weight, bias, offset, rows, self.label_smoothing)
+        table, log = model.decoder.output_projection, {}
+        if not model.training and str(getattr(self.task.cfg, "validation_vocab", "full")) == "candidates":
+            loss, nll, log["outside"] = self.over_lists(features, sample, table)
         else:
-            loss, nll = full_cross_entropy(features, table.chunks(), target, self.label_smoothing)
+            target = sample["target"].flatten()
+            # the places of the words, without padding, and without asking the device how many there are
+            words = torch.argsort(target.eq(self.padding_idx).to(torch.uint8), stable=True)[: sample["ntokens"]]
+            features, target = features.flatten(0, 1)[words], target[words]
+            if model.training:
+                rows, weight, bias, offset = table.active(target)
+                loss, nll = limited_cross_entropy(features, weight, bias, offset, rows, self.label_smoothing)
+            else:
+                loss, nll = full_cross_entropy(features, table.chunks(), target, self.label_smoothing)
         sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
         return (
             loss,
@@ -55,7 +58,22 @@ class PartitionCrossEntropy(FairseqCriterion):
                 "ntokens": sample["ntokens"],
                 "nsentences": sample["target"].size(0),
                 "sample_size": sample_size,
+                **log,
             },
+        )
+
+    def over_lists(self, features, sample, table):
+        """Each sentence over its own candidate list."""
+        common, others = self.task.candidate_lists(sample)
+        words = sample["target"].ne(self.padding_idx)
+        return listed_cross_entropy(
+            [sentence[kept] for sentence, kept in zip(features, words)],
+            [sentence[kept] for sentence, kept in zip(sample["target"], words)],
+            common,
+            [torch.from_numpy(numbers).to(features.device) for numbers in others],
+            table.rows,
+            self.task.target_dictionary.unk(),
+            self.label_smoothing,
         )
 
     @classmethod
@@ -65,6 +83,9 @@ class PartitionCrossEntropy(FairseqCriterion):
         bits = math.log(2)
         metrics.log_scalar("loss", total["loss"] / max(total["sample_size"], 1) / bits, total["sample_size"], round=3)
         metrics.log_scalar("nll_loss", total["nll_loss"] / max(total["ntokens"], 1) / bits, total["ntokens"], round=3)
+        if "outside" in total:  # words that are not on their sentence's candidate list, in percent
+            share = 100 * total["outside"] / max(total["ntokens"], 1)
+            metrics.log_scalar("outside", share, total["ntokens"], round=2)
         metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
 
     @staticmethod

@@ -3,7 +3,7 @@
 import glob
 import os
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Optional, Tuple, Type
 
 from fairseq.data import Dictionary, data_utils
 
@@ -24,11 +24,11 @@ def languages(folder: str, source: Optional[str], target: Optional[str]) -> Tupl
     return source, target
 
 
-def load_dictionary(path: str) -> Dictionary:
+def load_dictionary(path: str, kind: Type[Dictionary] = Dictionary) -> Dictionary:
     if not os.path.isfile(path):
         raise UserError(f"there is no dictionary {path}: fairseq-preprocess writes it beside the data")
     try:
-        return Dictionary.load(path)
+        return kind.load(path)
     except (RuntimeError, ValueError) as error:
         raise UserError(f"{path} is no dictionary of fairseq: {' '.join(str(error).split())}") from None
 

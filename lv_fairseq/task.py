@@ -1,68 +1,31 @@
 """``--task lv_translation``: fairseq's translation task, connected to the rest of this package."""
 
 import logging
-from dataclasses import dataclass, field
+from contextlib import nullcontext
 from functools import partial
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
+import torch
 from fairseq import metrics, utils
-from fairseq.dataclass import ChoiceEnum
-from fairseq.sequence_generator import SequenceGenerator
+from fairseq.models import MODEL_REGISTRY
 from fairseq.tasks import register_task
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from omegaconf import II
+from fairseq.tasks.translation import TranslationTask
 
 from lv_fairseq.batching.look_ahead import LookAheadDataset
 from lv_fairseq.batching.partitioned import PartitionedDataset, keep_partitions_together
-from lv_fairseq.data_folder import check_subset, languages, load_dictionary
+from lv_fairseq.data_folder import check_subset, load_dictionary
+from lv_fairseq.decoding import Decoding
 from lv_fairseq.errors import UserError
+from lv_fairseq.generation import OpenDictionary
 from lv_fairseq.page_turner import PageTurner
 from lv_fairseq.partitions import partition
 from lv_fairseq.partitions.sentences import sentences
+from lv_fairseq.rnnsearch import RNNSearchModel
+from lv_fairseq.task_config import LVTranslationConfig, check
 from lv_fairseq.word_tables import WordTable
 
 logger = logging.getLogger(__name__)
-
-
-def _option(default, help: str):
-    return field(default=default, metadata={"help": help})
-
-
-@dataclass
-class LVTranslationConfig(TranslationConfig):
-    tau: int = _option(
-        0,
-        "training runs over partitions of the corpus with at most this many target words each, every update over the "
-        "words of its partition only; needs --criterion partition_cross_entropy; 0 = no partitions, all words always",
-    )
-    source_tau: int = _option(0, "most source words of a partition; 0 = as many as its sentences hold")
-    reshuffle_partitions: bool = _option(
-        False,
-        "a new order of sentences and new partitions every epoch, so that words meet other words (default: the "
-        "order of the corpus, the same partitions every epoch)",
-    )
-    freeze_word_tables: bool = _option(
-        False, "the paper's last stage: word vectors stay as they are, the rest of the model is tuned"
-    )
-    proposal: ChoiceEnum(["uniform", "unigram"]) = _option(
-        "uniform",
-        "the proposal Q of the paper's importance weights: all words of a partition alike, which cancels out, or as "
-        "frequent as they are in it",
-    )
-    sort_window: int = _option(
-        0,
-        "training sentences read ahead and sorted by length together (the paper's 20 batches of 80: 1600); "
-        "0 = sort the whole corpus, as fairseq does, or the whole partition",
-    )
-    # fairseq's own options that partitions depend on
-    update_freq: Any = II("optimization.update_freq")
-    store_ema: bool = II("ema.store_ema")
-    fp16: bool = II("common.fp16")
-    memory_efficient_fp16: bool = II("common.memory_efficient_fp16")
-    memory_efficient_bf16: bool = II("common.memory_efficient_bf16")
-    distributed_world_size: int = II("distributed_training.distributed_world_size")
-    ddp_backend: Any = II("distributed_training.ddp_backend")
 
 
 @register_task("lv_translation", dataclass=LVTranslationConfig)
@@ -78,12 +41,17 @@ class LVTranslationTask(TranslationTask):
 
     def __init__(self, cfg: LVTranslationConfig, src_dict, tgt_dict):
         super().__init__(cfg, src_dict, tgt_dict)
+        self.decoding = Decoding(cfg, src_dict, tgt_dict)
         self.pages: Optional[PageTurner] = None
+        self._typed = None  # the lines of fairseq-interactive that are being decoded
         self._warned = False
         self._partitioned = {}  # dataset: its partitions, where they stay the same in every epoch
 
     def build_model(self, cfg, from_checkpoint=False):
-        model = super().build_model(cfg, from_checkpoint)
+        # a model that is about to be loaded needs no memory and no initial values of its own
+        own = issubclass(MODEL_REGISTRY.get(getattr(cfg, "_name", None), object), RNNSearchModel)
+        with torch.device("meta") if from_checkpoint and own and not self.cfg.tau else nullcontext():
+            model = super().build_model(cfg, from_checkpoint)
         tables = [module for module in model.modules() if isinstance(module, WordTable)]
         if self.cfg.freeze_word_tables:
             freeze(model, tables)
@@ -98,11 +66,13 @@ class LVTranslationTask(TranslationTask):
         criterion = super().build_criterion(cfg, *args)
         if self.cfg.tau and cfg._name != "partition_cross_entropy":
             raise UserError(f"--tau needs --criterion partition_cross_entropy, not {cfg._name}")
+        if str(self.cfg.validation_vocab) == "candidates" and cfg._name != "partition_cross_entropy":
+            raise UserError("--validation-vocab candidates needs --criterion partition_cross_entropy")
         return criterion
 
     @classmethod
     def load_dictionary(cls, filename):
-        return load_dictionary(filename)
+        return load_dictionary(filename, OpenDictionary)
 
     def load_dataset(self, split, epoch=1, combine=False, **kwargs):
         for folder in utils.split_paths(self.cfg.data):
@@ -111,6 +81,8 @@ class LVTranslationTask(TranslationTask):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         except FileNotFoundError as error:
             raise UserError(f"{error}: make it with fairseq-preprocess, or name another subset") from None
+        if split != self.cfg.train_subset:
+            self.decoding.read_source_text(self.datasets[split].src)
         if self.cfg.sort_window > 0 and not self.cfg.tau and split == self.cfg.train_subset:
             self.datasets[split] = LookAheadDataset(self.datasets[split], self.cfg.sort_window)
 
@@ -132,6 +104,8 @@ class LVTranslationTask(TranslationTask):
             )
         except AssertionError as error:  # upstream's answer to a sentence that fills more than a batch
             raise UserError(f"{error}: raise it, or leave such sentences out with --max-source-positions") from None
+        if dataset is self._typed:
+            self.decoding.text.follow(iterator.frozen_batches)
         if partitioned is not None:
             keep_partitions_together(iterator, partitioned)
             self.pages.follow(partitioned.plan, partitioned.targets)
@@ -154,16 +128,33 @@ class LVTranslationTask(TranslationTask):
         result.targets = plan.args[0]
         return result
 
+    def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
+        if seq_gen_cls is None:
+            seq_gen_cls, own = self.decoding.generator(args, self.corpus)
+            extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), **own}
+        return super().build_generator(models, args, seq_gen_cls, extra_gen_cls_kwargs, **kwargs)
+
+    def corpus(self):
+        """All source sentences that will be translated."""
+        return next(dataset.src for split, dataset in self.datasets.items() if split != self.cfg.train_subset)
+
+    def candidate_lists(self, sample):
+        """For validation: how many words are on every list, and the other words of each sentence."""
+        return self.decoding.lists_of_batch(sample)
+
+    def get_interactive_tokens_and_lengths(self, lines, encode_fn):
+        lines = self.decoding.typed(lines, encode_fn, self.cfg.max_source_positions - 1)
+        return super().get_interactive_tokens_and_lengths(lines, lambda line: line)
+
+    def build_dataset_for_inference(self, *args, **kwargs):
+        self._typed = super().build_dataset_for_inference(*args, **kwargs)
+        return self._typed
+
     def inference_step(self, generator, models, sample, *args, **kwargs):
-        """An empty line gets an empty translation; the model would invent one."""
-        hypotheses = super().inference_step(generator, models, sample, *args, **kwargs)
-        if isinstance(generator, SequenceGenerator):
-            for sentence, length in zip(hypotheses, sample["net_input"]["src_lengths"].tolist()):
-                if length <= 1:  # the end of the sentence alone
-                    for hypothesis in sentence:
-                        hypothesis["tokens"] = hypothesis["tokens"][-1:]
-                        hypothesis["positional_scores"] = hypothesis["positional_scores"][-1:]
-        return hypotheses
+        search = lambda sample: super(LVTranslationTask, self).inference_step(
+            generator, models, sample, *args, **kwargs
+        )
+        return self.decoding.step(generator, sample, search)
 
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False, **kwargs):
         if self.cfg.freeze_word_tables and update_num == 0 and not self._warned:
@@ -200,26 +191,3 @@ def freeze(model, tables) -> None:
         parameter.place = number, len(parameters)
     for table in tables:
         table.requires_grad_(False)
-
-
-def check(cfg: LVTranslationConfig) -> None:
-    """Say what is wrong or missing before fairseq runs into it."""
-    for name in ("tau", "source_tau", "sort_window"):
-        if getattr(cfg, name) < 0:
-            raise UserError(f"--{name.replace('_', '-')} must be 0 or more, not {getattr(cfg, name)}")
-    if cfg.tau:
-        if cfg.store_ema:
-            raise UserError("--store-ema walks over all words at every update: leave it out, or leave out --tau")
-        if cfg.fp16 or cfg.memory_efficient_fp16 or cfg.memory_efficient_bf16:
-            raise UserError("--tau pages float32 parameters: take --amp for half precision, not --fp16 and its kin")
-        if cfg.distributed_world_size > 1 and str(cfg.ddp_backend) not in ("legacy_ddp", "no_c10d"):
-            if str(cfg.ddp_backend) not in ("c10d", "pytorch_ddp"):
-                raise UserError(f"--tau works with --ddp-backend legacy_ddp or pytorch_ddp, not {cfg.ddp_backend}")
-            if not cfg.source_tau:
-                raise UserError(
-                    f"--ddp-backend {cfg.ddp_backend} cannot follow source pages that change their size: give "
-                    "--source-tau N (lv-partition shows how many words there are), or take --ddp-backend legacy_ddp"
-                )
-    elif cfg.source_tau or cfg.reshuffle_partitions or str(cfg.proposal) != "uniform":
-        raise UserError("--source-tau, --reshuffle-partitions and --proposal only work with partitions: give --tau N")
-    languages(utils.split_paths(cfg.data)[0], cfg.source_lang, cfg.target_lang)

@@ -1,14 +1,15 @@
 """The architectures ``rnnsearch`` and ``rnnsearch_small``: sizes, flags and how the parts are put together."""
 
-import hashlib
 from dataclasses import dataclass, field
 from typing import Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import FairseqEncoderDecoderModel, register_model
+from torch import nn
 
 from lv_fairseq.errors import UserError
+from lv_fairseq.fingerprint import fingerprint
 from lv_fairseq.rnnsearch.decoder import RNNSearchDecoder
 from lv_fairseq.rnnsearch.encoder import RNNSearchEncoder
 from lv_fairseq.rnnsearch.initialisation import initialise
@@ -109,7 +110,8 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
         model = cls(encoder, decoder)
         initialise(model, scaled=str(cfg.init) == "scaled")
         # so that a checkpoint knows which words its rows belong to
-        model.register_buffer("dictionaries", torch.tensor([fingerprint(source), fingerprint(target)]))
+        words = [fingerprint(source.symbols), fingerprint(target.symbols)]
+        model.register_buffer("dictionaries", torch.tensor(words, device="cpu"))
         return model
 
     def load_state_dict(self, state_dict, *args, **kwargs):
@@ -117,6 +119,9 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
         if not torch.equal(words.cpu(), self.dictionaries.cpu()):
             raise UserError("the checkpoint is of other dictionaries: name the data folder that it was trained on")
         try:
+            if any(parameter.is_meta for parameter in self.parameters()):  # take the loaded tensors, copy nothing
+                self.upgrade_state_dict(state_dict)
+                return nn.Module.load_state_dict(self, state_dict, assign=True)
             return super().load_state_dict(state_dict, *args, **kwargs)
         except RuntimeError as error:
             reason = " ".join(str(error).split("\n")[1:2]).strip()
@@ -129,11 +134,6 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
 @register_model("rnnsearch_small", dataclass=RNNSearchSmallConfig)
 class RNNSearchSmallModel(RNNSearchModel):
     """The same model at a size that two CPU cores train."""
-
-
-def fingerprint(dictionary) -> int:
-    """A number for the words of a dictionary in their order, the same on every machine."""
-    return int.from_bytes(hashlib.sha256("\n".join(dictionary.symbols).encode()).digest()[:7], "big")
 
 
 def check(cfg: RNNSearchConfig, task) -> None:

@@ -1,6 +1,6 @@
 """One vector, and maybe one bias, for each word of a vocabulary V."""
 
-from typing import Iterator, Optional, Tuple
+from typing import Iterator, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
@@ -61,6 +61,15 @@ class WordTable(nn.Module):
             return words, self.weight, self.bias, None
         self.page.changed = True
         return self.page.rows_of(words).long(), self.weight, self.bias, self.page.offset(words.device)
+
+    def rows(self, words: Union[slice, Tensor]) -> Tuple[Tensor, Optional[Tensor]]:
+        """Weight (... x dim) and bias (...) of some words; a slice of word numbers is a view of the table."""
+        if self.page is not None:
+            self.page.write_back()
+        weight, bias = (self._whole(parameter) for parameter in (self.weight, self.bias))
+        if torch.is_tensor(words):
+            words = words.to(weight.device)
+        return weight[words].to(self.weight), None if bias is None else bias[words].to(self.weight)
 
     def chunks(self, rows: int = 16384) -> Iterator[Tuple[int, Tensor, Optional[Tensor]]]:
         """The whole table, some rows at a time on the model's device: first word number, weight and bias."""

@@ -1,0 +1,5 @@
+"""Candidate lists: which target words may translate a sentence (section 3.2 of the paper)."""
+
+from lv_fairseq.candidates.lists import CandidateLists
+
+__all__ = ["CandidateLists"]

@@ -1,0 +1,33 @@
+"""What decoding did, for a summary at its end."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass
+class Statistics:
+    lists: int = 0
+    words: int = 0  # of all lists
+    expanded: int = 0  # sentences decoded again with longer lists
+    sentences: int = 0
+    unknown: int = 0
+    replaced: int = 0
+    list_seconds: float = 0.0
+    search_seconds: float = 0.0
+
+    def add_lists(self, sizes: np.ndarray) -> None:
+        self.lists += len(sizes)
+        self.words += int(sizes.sum())
+
+    def summary(self) -> str:
+        parts = [f"{self.sentences:,} sentences"]
+        if self.lists:
+            mean = self.words / self.lists
+            parts.append(f"candidate lists of {mean:,.0f} words on average")
+            parts.append(f"{self.expanded:,} sentences decoded again with longer lists")
+            search = self.search_seconds - self.list_seconds
+            parts.append(f"{self.list_seconds:.2f} s for lists, {search:.2f} s for the search")
+        if self.unknown:
+            parts.append(f"{self.replaced:,} of {self.unknown:,} unknown words replaced")
+        return ", ".join(parts)

@@ -1,0 +1,82 @@
+"""Replaces unknown words through the attention (section 3.3 of the paper)."""
+
+from typing import Dict, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from lv_fairseq.errors import UserError
+from lv_fairseq.lexicon import Lexicon
+
+RULES = ("none", "copy", "lexicon", "lexicon-lowercase")
+
+
+class OpenDictionary(Dictionary):
+    """A dictionary that can also print words it does not hold.
+
+    A replacement may be any word. It gets a number far above those of the dictionary, which turns back into the word
+    wherever fairseq prints or scores a hypothesis; the dictionary itself stays as it is.
+    """
+
+    FIRST, MOST = 1 << 30, 1 << 20  # of the numbers; the oldest are used again
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._others: List[str] = []
+        self._next = 0
+
+    def number_of(self, word: str) -> int:
+        """A number for any word."""
+        known = self.indices.get(word)
+        if known is not None and known >= self.nspecial:
+            return known
+        if len(self._others) < self.MOST:
+            self._others.append(word)
+        else:
+            self._others[self._next] = word
+        number = self.FIRST + self._next
+        self._next = (self._next + 1) % self.MOST
+        return number
+
+    def __getitem__(self, idx):
+        return self._others[int(idx) - self.FIRST] if idx >= self.FIRST else super().__getitem__(idx)
+
+
+def replace_unknown(
+    hypothesis: Dict,
+    source_words: Sequence[str],
+    places: Tensor,
+    rule: str,
+    dictionary: OpenDictionary,
+    lexicon: Optional[Lexicon] = None,
+) -> Tuple[int, int]:
+    """Give each unknown word of a hypothesis the word that its source word calls for.
+
+    Args:
+        hypothesis: fairseq's, with "tokens" (length) and "attention" (source length x length)
+        source_words: the sentence as text
+        places: where its words are among the source positions, without padding and end of sentence
+        rule: one of RULES
+
+    Returns: how many words were unknown, and how many of them were replaced.
+    """
+    tokens = hypothesis["tokens"]
+    unknown = torch.nonzero(tokens == dictionary.unk()).flatten()
+    if not len(unknown) or not len(places):
+        return len(unknown), 0
+    attention = hypothesis["attention"]
+    if attention is None or attention.numel() == 0:
+        raise UserError("--unk-replacement needs a model with attention")
+    looked_at = attention[places][:, unknown].argmax(dim=0).tolist()
+    words = [replacement(source_words[place], rule, lexicon) for place in looked_at]
+    numbers = [dictionary.number_of(word) for word in words]
+    hypothesis["tokens"] = tokens.index_put((unknown,), tokens.new_tensor(numbers))
+    return len(unknown), len(unknown)
+
+
+def replacement(word: str, rule: str, lexicon: Optional[Lexicon]) -> str:
+    """The most likely translation of a source word, or the word itself."""
+    if rule == "lexicon" or rule == "lexicon-lowercase" and word[:1].islower():
+        return lexicon.best(word) or word
+    return word

@@ -1,0 +1,140 @@
+"""The options of ``--task lv_translation``, and what can be wrong with them."""
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from fairseq import utils
+from fairseq.dataclass import ChoiceEnum
+from fairseq.tasks.translation import TranslationConfig
+from omegaconf import II
+
+from lv_fairseq.data_folder import languages
+from lv_fairseq.errors import UserError
+from lv_fairseq.generation import RULES
+
+
+def _option(default, help: str):
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass
+class LVTranslationConfig(TranslationConfig):
+    tau: int = _option(
+        0,
+        "training runs over partitions of the corpus with at most this many target words each, every update over the "
+        "words of its partition only; needs --criterion partition_cross_entropy; 0 = no partitions, all words always",
+    )
+    source_tau: int = _option(0, "most source words of a partition; 0 = as many as its sentences hold")
+    reshuffle_partitions: bool = _option(
+        False,
+        "a new order of sentences and new partitions every epoch, so that words meet other words (default: the "
+        "order of the corpus, the same partitions every epoch)",
+    )
+    freeze_word_tables: bool = _option(
+        False, "the paper's last stage: word vectors stay as they are, the rest of the model is tuned"
+    )
+    proposal: ChoiceEnum(["uniform", "unigram"]) = _option(
+        "uniform",
+        "the proposal Q of the paper's importance weights: all words of a partition alike, which cancels out, or as "
+        "frequent as they are in it",
+    )
+    sort_window: int = _option(
+        0,
+        "training sentences read ahead and sorted by length together (the paper's 20 batches of 80: 1600); "
+        "0 = sort the whole corpus, as fairseq does, or the whole partition",
+    )
+    validation_vocab: ChoiceEnum(["full", "candidates"]) = _option(
+        "full",
+        "what partition_cross_entropy validates over: all words, exactly, in bounded memory, or each sentence's "
+        "candidate list, where a word outside the list counts as unknown",
+    )
+    lexicon: Optional[str] = _option(None, "translations of source words, made by lv-lexicon build")
+    candidate_frequent: int = _option(
+        0, "K: each candidate list holds the K most frequent target words; 0 without --candidate-per-word = all words"
+    )
+    candidate_per_word: Optional[int] = _option(
+        None, "K': and at most K' translations from --lexicon of each source word (default: 10 if K is given)"
+    )
+    candidate_scope: ChoiceEnum(["sentence", "batch", "corpus"]) = _option(
+        "sentence",
+        "who shares a list: nobody, so that a translation does not depend on what else is in its batch; the sentences "
+        "of a batch; or all of the input, as in the paper",
+    )
+    unk_replacement: ChoiceEnum(list(RULES)) = _option(
+        "none",
+        "what to put in the place of an unknown word, by the source word that the attention looks at most: that word "
+        "(copy); its best translation in --lexicon, if there is one (lexicon); the same, but only if the source word "
+        "begins with a lowercase letter, the paper's rule (lexicon-lowercase)",
+    )
+    source_text: Optional[str] = _option(
+        None,
+        "for fairseq-generate: the tokenised source text of the subset, so that words outside the dictionary can be "
+        "copied (fairseq-interactive needs no flag)",
+    )
+    print_candidates: bool = _option(
+        False,
+        "print for each sentence (L-) the size of its candidate list, and which words of the reference, or words typed "
+        "after a tab in fairseq-interactive, were outside it and why",
+    )
+    ensemble_mean: ChoiceEnum(["probability", "log-probability"]) = _option(
+        "probability",
+        "an ensemble takes the mean of probabilities, as fairseq does, or of log-probabilities, as the paper's code",
+    )
+    # fairseq's own options that partitions depend on
+    update_freq: Any = II("optimization.update_freq")
+    store_ema: bool = II("ema.store_ema")
+    fp16: bool = II("common.fp16")
+    memory_efficient_fp16: bool = II("common.memory_efficient_fp16")
+    memory_efficient_bf16: bool = II("common.memory_efficient_bf16")
+    distributed_world_size: int = II("distributed_training.distributed_world_size")
+    ddp_backend: Any = II("distributed_training.ddp_backend")
+
+
+def check(cfg: LVTranslationConfig) -> None:
+    """Say what is wrong or missing before fairseq runs into it."""
+    for name in ("tau", "source_tau", "sort_window"):
+        if getattr(cfg, name) < 0:
+            raise UserError(f"--{name.replace('_', '-')} must be 0 or more, not {getattr(cfg, name)}")
+    if cfg.tau:
+        if cfg.store_ema:
+            raise UserError("--store-ema walks over all words at every update: leave it out, or leave out --tau")
+        if cfg.fp16 or cfg.memory_efficient_fp16 or cfg.memory_efficient_bf16:
+            raise UserError("--tau pages float32 parameters: take --amp for half precision, not --fp16 and its kin")
+        if cfg.distributed_world_size > 1 and str(cfg.ddp_backend) not in ("legacy_ddp", "no_c10d"):
+            if str(cfg.ddp_backend) not in ("c10d", "pytorch_ddp"):
+                raise UserError(f"--tau works with --ddp-backend legacy_ddp or pytorch_ddp, not {cfg.ddp_backend}")
+            if not cfg.source_tau:
+                raise UserError(
+                    f"--ddp-backend {cfg.ddp_backend} cannot follow source pages that change their size: give "
+                    "--source-tau N (lv-partition shows how many words there are), or take --ddp-backend legacy_ddp"
+                )
+    elif cfg.source_tau or cfg.reshuffle_partitions or str(cfg.proposal) != "uniform":
+        raise UserError("--source-tau, --reshuffle-partitions and --proposal only work with partitions: give --tau N")
+    check_decoding(cfg)
+    languages(utils.split_paths(cfg.data)[0], cfg.source_lang, cfg.target_lang)
+
+
+def check_decoding(cfg: LVTranslationConfig) -> None:
+    """What can be said of the flags for decoding before dictionaries and lexicon are read."""
+    per_word = cfg.candidate_per_word
+    for name in ("candidate_frequent", "candidate_per_word"):
+        if (getattr(cfg, name) or 0) < 0:
+            raise UserError(f"--{name.replace('_', '-')} must be 0 or more, not {getattr(cfg, name)}")
+    if per_word and cfg.lexicon is None:
+        raise UserError("--candidate-per-word takes words from a lexicon: name one with --lexicon")
+    if str(cfg.unk_replacement).startswith("lexicon") and cfg.lexicon is None:
+        raise UserError(
+            f"--unk-replacement {cfg.unk_replacement} needs a lexicon: name one with --lexicon, or take copy"
+        )
+    if cfg.lexicon is not None and not os.path.exists(cfg.lexicon):
+        raise UserError(f"there is no lexicon {cfg.lexicon}: make it with lv-lexicon build")
+    if cfg.source_text is not None and not os.path.isfile(cfg.source_text):
+        raise UserError(f"there is no text {cfg.source_text} for --source-text")
+    lists = cfg.candidate_frequent or per_word
+    if not lists and (str(cfg.candidate_scope) != "sentence" or cfg.print_candidates):
+        raise UserError(
+            "--candidate-scope and --print-candidates are about candidate lists: give --candidate-frequent K"
+        )
+    if not lists and str(cfg.validation_vocab) == "candidates":
+        raise UserError("--validation-vocab candidates needs candidate lists: give --candidate-frequent K")

@@ -1,0 +1,241 @@
+"""Candidate lists under fairseq's search: what comes out is what a slow, obvious search would give."""
+
+from argparse import Namespace
+
+import numpy as np
+import pytest
+import torch
+from conftest import dictionary
+from fairseq import checkpoint_utils, utils
+from fairseq.models import FairseqDecoder, FairseqLanguageModel
+from fairseq.token_generation_constraints import pack_constraints
+
+from lv_fairseq import UserError
+from lv_fairseq.candidates import CandidateLists
+from lv_fairseq.generation.columns import columns_of
+from lv_fairseq.lexicon import Lexicon
+from lv_fairseq.lexicon.entries import Entries
+from lv_fairseq.word_tables import WordTable
+
+
+@pytest.fixture(scope="module")
+def lexicon(data, tmp_path_factory):
+    """Five random translations for each source word: lists of which no two are alike."""
+    random = np.random.default_rng(1)
+    path = tmp_path_factory.mktemp("lexicon") / "lexicon"
+    words = {side: [line.split()[0] for line in open(data / f"dict.{side}.txt", encoding="utf-8")] for side in SIDES}
+    entries = Entries()
+    for word in words["src"]:
+        chosen = random.choice(words["tgt"], 5, replace=False)
+        entries.add([word.encode()] * 5, [target.encode() for target in chosen], -np.arange(1.0, 6.0))
+    Lexicon.of(entries, {"dictionaries": {}}).save(path)
+    return path
+
+
+SIDES = ("src", "tgt")
+
+
+class Setting:
+    """A task, its models and a batch of the test set, as fairseq-generate has them."""
+
+    def __init__(self, data, paths, sentences=24, **options):
+        overrides = {"data": str(data), **options}
+        self.models, _, self.task = checkpoint_utils.load_model_ensemble_and_task(list(map(str, paths)), overrides)
+        for model in self.models:
+            model.eval()
+        self.task.load_dataset("test")
+        dataset = self.task.dataset("test")
+        self.sample = dataset.collater([dataset[i] for i in range(sentences)])
+
+    def generate(self, extra=None, sample=None, **args):
+        generator = self.task.build_generator(self.models, Namespace(**{"beam": 4, **args}), extra_gen_cls_kwargs=extra)
+        utils.set_torch_seed(1)
+        sample = sample or self.sample
+        prefix = sample["target"][:, : args["prefix_size"]] if "prefix_size" in args else None
+        with torch.no_grad():
+            return self.task.inference_step(
+                generator, self.models, sample, prefix_tokens=prefix, constraints=args.get("packed")
+            )
+
+
+def assert_same(result, expected, **close):
+    assert len(result) == len(expected)
+    for some, others in zip(result, expected):
+        assert len(some) == len(others)
+        for one, other in zip(some, others):
+            assert one["tokens"].tolist() == other["tokens"].tolist()
+            torch.testing.assert_close(one["positional_scores"], other["positional_scores"], **close)
+            torch.testing.assert_close(torch.as_tensor(one["score"]), torch.as_tensor(other["score"]), **close)
+
+
+class LanguageModel(FairseqLanguageModel):
+    """A bigram model of random numbers."""
+
+    def __init__(self, words):
+        super().__init__(FairseqDecoder(words))
+        self.table = torch.nn.Embedding(len(words), len(words))
+
+    def forward(self, tokens):
+        return self.table(tokens), None
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        dict(),
+        dict(beam=1),
+        dict(beam=7, lenpen=0.3, unkpen=0.5, min_len=3, temperature=1.3),
+        dict(sampling=True, beam=3),
+        dict(sampling=True, sampling_topk=5, beam=3),
+        dict(sampling=True, sampling_topp=0.7, beam=3),
+        dict(diverse_beam_groups=2),
+        dict(no_repeat_ngram_size=2),
+        dict(prefix_size=3),
+        dict(print_alignment="hard"),
+        dict(match_source_len=True),
+    ],
+)
+def test_with_all_words_on_the_list_it_is_fairseqs_own_search(data, trained, args):
+    path = [trained[0] / "checkpoint_best.pt"]
+    plain = Setting(data, path)
+    listed = Setting(data, path, candidate_frequent=len(plain.task.target_dictionary) - 4)
+    results = plain.generate(**args), listed.generate(**args)
+    assert listed.task.decoding.statistics.lists > 0
+    assert_same(*results, rtol=0, atol=0)
+    if "print_alignment" in args:
+        assert [x[0]["alignment"] for x in results[0]] == [x[0]["alignment"] for x in results[1]]
+
+
+def test_the_same_for_an_ensemble_a_language_model_and_constraints(data, trained):
+    paths = [trained[0] / name for name in ("checkpoint_best.pt", "checkpoint8.pt")]
+    plain = Setting(data, paths)
+    words = len(plain.task.target_dictionary)
+    listed = Setting(data, paths, candidate_frequent=words - 4)
+    assert_same(plain.generate(), listed.generate(), rtol=1e-6, atol=1e-6)
+    torch.manual_seed(1)
+    extra = {"lm_model": LanguageModel(plain.task.target_dictionary), "lm_weight": 0.1}
+    assert_same(plain.generate(extra), listed.generate(extra), rtol=1e-5, atol=1e-5)
+    packed = pack_constraints([[torch.tensor([5, 6]), torch.tensor([words - 3])] for _ in range(24)])
+    results = [setting.generate(constraints="unordered", packed=packed, beam=6) for setting in (plain, listed)]
+    assert all(words - 3 in hypotheses[0]["tokens"].tolist() for hypotheses in results[1])
+    assert_same(*results, rtol=1e-5, atol=1e-5)
+
+
+def masked(setting, monkeypatch, sentence, lists):
+    """The model of a setting with minus infinity for every word outside the list of one sentence."""
+    allowed = [*range(lists.common), *lists.others(sentence)]
+    mask = torch.full((len(setting.task.target_dictionary),), float("-inf"))
+    mask[allowed] = 0
+    for model in setting.models:
+        project = model.decoder.output_projection
+        monkeypatch.setattr(
+            model.decoder, "output_layer", lambda features, project=project: WordTable.project(project, features) + mask
+        )
+
+
+@pytest.mark.parametrize("per_word, args", [(3, {}), (2, dict(prefix_size=2)), (5, dict(no_repeat_ngram_size=2))])
+def test_each_sentence_has_exactly_its_own_list(data, trained, lexicon, monkeypatch, per_word, args):
+    paths = [trained[0] / name for name in ("checkpoint_best.pt", "checkpoint8.pt")]
+    options = dict(candidate_frequent=30, candidate_per_word=per_word, lexicon=str(lexicon))
+    listed, slow = Setting(data, paths, **options), Setting(data, paths)
+    result = listed.generate(**args)
+    lists = listed.task.decoding.lists
+    sizes = set()
+    for place, i in enumerate(listed.sample["id"].tolist()):  # fairseq sorts a batch by length
+        words = [slow.task.source_dictionary[x] for x in slow.task.dataset("test")[i]["source"].tolist()[:-1]]
+        if "prefix_size" in args:  # the slow search must not lose the prefix either
+            prefix = listed.sample["target"][place, : args["prefix_size"]].numpy()
+            others = np.union1d(lists.others(words), prefix)
+            own = Namespace(common=lists.common, others=lambda _, others=others: others)
+        else:
+            own = lists
+        sizes.add(len(own.others(words)))
+        masked(slow, monkeypatch, words, own)
+        dataset = slow.task.dataset("test")
+        expected = slow.generate(sample=dataset.collater([dataset[i]]), **args)
+        assert_same([result[place]], expected, rtol=1e-4, atol=1e-4)
+    assert len(sizes) > 5
+
+
+def test_batch_and_corpus_scope_share_the_union(data, trained, lexicon):
+    path = [trained[0] / "checkpoint_best.pt"]
+    options = dict(candidate_frequent=30, candidate_per_word=3, lexicon=str(lexicon))
+    listed = {}
+    for scope in ("sentence", "batch", "corpus"):
+        setting = Setting(data, path, candidate_scope=scope, **options)
+        generator = setting.task.build_generator(setting.models, Namespace(beam=4))
+        setting.task.inference_step(generator, setting.models, setting.sample)
+        listed[scope] = generator.listed
+        assert len(generator.listed) == 24
+    batch = np.unique(np.concatenate(listed["sentence"]))
+    assert all(np.array_equal(words, batch) for words in listed["batch"])
+    corpus = listed["corpus"][0]
+    assert len(corpus) > len(batch) and np.isin(batch, corpus).all()
+
+
+def test_a_beam_that_does_not_end_is_decoded_again_with_a_longer_list(data, trained, lexicon):
+    path = [trained[0] / "checkpoint_best.pt"]
+    options = dict(candidate_frequent=12, candidate_per_word=1, lexicon=str(lexicon))
+    setting = Setting(data, path, **options)
+    result = setting.generate(max_len_a=0, max_len_b=6)
+    counted = setting.task.decoding.statistics
+    assert 0 < counted.expanded <= 24 and counted.lists > 24
+    assert "decoded again" in counted.summary() and all(result)
+
+
+def test_a_list_may_be_shorter_than_the_beam(data, trained, lexicon):
+    options = dict(candidate_frequent=1, candidate_per_word=1, lexicon=str(lexicon))
+    setting = Setting(data, [trained[0] / "checkpoint_best.pt"], **options)
+    assert all(len(hypotheses) == 12 for hypotheses in setting.generate(beam=12))
+
+
+def test_the_mean_of_log_probabilities(data, trained):
+    paths = [trained[0] / name for name in ("checkpoint_best.pt", "checkpoint8.pt")]
+    setting = Setting(data, paths, ensemble_mean="log-probability")
+    hypotheses = setting.generate(beam=3)
+    for i, target in enumerate(hypotheses):
+        tokens = target[0]["tokens"]
+        inputs = {name: setting.sample["net_input"][name][i : i + 1] for name in ("src_tokens", "src_lengths")}
+        inputs["prev_output_tokens"] = torch.cat([tokens[-1:], tokens[:-1]]).unsqueeze(0)
+        with torch.no_grad():
+            probs = [torch.log_softmax(model(**inputs)[0], dim=-1)[0] for model in setting.models]
+        expected = sum(probs).div(len(probs)).gather(1, tokens.unsqueeze(1)).squeeze(1)
+        torch.testing.assert_close(target[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_score_reference_is_refused_with_lists(data, trained):
+    setting = Setting(data, [trained[0] / "checkpoint_best.pt"], candidate_frequent=30)
+    with pytest.raises(UserError, match="--score-reference"):
+        setting.task.build_generator(setting.models, Namespace(score_reference=True))
+
+
+def test_columns_and_words_are_each_others_inverse():
+    others = [np.array([12, 15, 40]), np.array([], dtype=np.int64), np.array([11])]
+    columns = columns_of(10, others, pad=1, beam=2, device=torch.device("cpu"))
+    words = torch.tensor([[3, 40, 12], [9, 0, 5], [11, 2, 11]])
+    mapped = columns.of_words(words)
+    assert mapped.tolist() == [[3, 12, 10], [9, 0, 5], [10, 2, 10]] and columns.width == 13
+    assert torch.equal(columns.words(mapped.repeat_interleave(2, dim=0))[::2], words)
+    table = WordTable(50, 4, bias=True)
+    torch.nn.init.normal_(table.bias)
+    features = torch.randn(6, 1, 4)
+    scores = columns.with_rows([table]).project(0, features)
+    full = table.project(features)
+    for row in range(6):
+        expected = torch.cat([full[row, 0, :10], full[row, 0, others[row // 2]]])
+        torch.testing.assert_close(scores[row, 0, : len(expected)], expected)
+        assert torch.isinf(scores[row, 0, len(expected) :]).all()
+    left = columns.with_rows([table]).reorder(torch.tensor([5, 4]))
+    torch.testing.assert_close(left.project(0, features[[5, 4]]), scores[[5, 4]])
+
+
+def test_reasons_name_frequency_and_lexicon():
+    target = dictionary(30)
+    entries = Entries()
+    entries.add([b"a", b"a", b"b"], [b"word3", b"word9", b"word12"], np.array([-1.0, -2.0, -1.0]))
+    lists = CandidateLists(target, 5, Lexicon.of(entries, {}), 1)
+    assert lists.others(["a", "c"]).tolist() == [] and lists.others(["b"]).tolist() == [16]
+    assert "translation 2 of 'a'" in lists.reason(target.index("word9"), ["a", "b"])
+    assert "number 10 by frequency, K = 5" in lists.reason(target.index("word9"), ["a"])
+    assert "no translation" in lists.reason(target.index("word20"), ["a", "b"])
+    assert lists.longer().others(["a"]).tolist() == [] and lists.longer().common == 14
