@@ -43,7 +43,6 @@ class LVTranslationTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         self.decoding = Decoding(cfg, src_dict, tgt_dict)
         self.pages: Optional[PageTurner] = None
-        self._typed = None  # the lines of fairseq-interactive that are being decoded
         self._warned = False
         self._partitioned = {}  # dataset: its partitions, where they stay the same in every epoch
 
@@ -104,8 +103,6 @@ class LVTranslationTask(TranslationTask):
             )
         except AssertionError as error:  # upstream's answer to a sentence that fills more than a batch
             raise UserError(f"{error}: raise it, or leave such sentences out with --max-source-positions") from None
-        if dataset is self._typed:
-            self.decoding.text.follow(iterator.frozen_batches)
         if partitioned is not None:
             keep_partitions_together(iterator, partitioned)
             self.pages.follow(partitioned.plan, partitioned.targets)
@@ -147,8 +144,10 @@ class LVTranslationTask(TranslationTask):
         return super().get_interactive_tokens_and_lengths(lines, lambda line: line)
 
     def build_dataset_for_inference(self, *args, **kwargs):
-        self._typed = super().build_dataset_for_inference(*args, **kwargs)
-        return self._typed
+        dataset = super().build_dataset_for_inference(*args, **kwargs)
+        collate = dataset.collater
+        dataset.collater = lambda samples: self.decoding.text.follow(collate(samples))
+        return dataset
 
     def inference_step(self, generator, models, sample, *args, **kwargs):
         search = lambda sample: super(LVTranslationTask, self).inference_step(

@@ -1,7 +1,7 @@
 """The words of source sentences as they were written, also those that are outside the dictionary."""
 
 from pathlib import Path
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 from fairseq.tokenizer import tokenize_line
@@ -18,7 +18,7 @@ class SourceText:
 
     def __init__(self):
         self.sentences: Optional[List[List[str]]] = None
-        self._batches: Optional[List[Sequence[int]]] = None  # of fairseq-interactive
+        self._batches: List[List[int]] = []  # of fairseq-interactive
         self.first = 0  # lines typed before
 
     def read(self, path: str, dictionary, dataset, progress: Callable[[int], None] = lambda done: None) -> None:
@@ -51,16 +51,16 @@ class SourceText:
         self.first += len(self.sentences or ())
         self.sentences, self._batches = list(sentences), []
 
-    def follow(self, batches: Sequence[Sequence[int]]) -> None:
-        """The batches that the lines just typed will come in."""
-        if self._batches is not None:
-            self._batches = list(batches)
+    def follow(self, batch: Dict) -> Dict:
+        """A batch of the lines just typed, before it is decoded."""
+        self._batches.append(batch["id"].tolist())
+        return batch
 
     def of_batch(self, sample, dictionary) -> Tuple[List[int], List[List[str]]]:
         """The numbers that fairseq prints for the sentences of a batch, and their words; without a text, those of the
         dictionary."""
         if self._batches:
-            numbers = list(self._batches.pop(0))
+            numbers = self._batches.pop(0)
             return [self.first + number for number in numbers], [self.sentences[number] for number in numbers]
         tokens = sample["net_input"]["src_tokens"].tolist()
         numbers = sample["id"].tolist() if "id" in sample else list(range(len(tokens)))
