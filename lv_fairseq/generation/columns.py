@@ -54,15 +54,18 @@ class Columns(NamedTuple):
     def project(self, model: int, features: Tensor) -> Tensor:
         """Features (hypotheses x 1 x dim) of a model to scores (hypotheses x 1 x columns)."""
         common, (weight, bias) = self.rows[model]
-        scores = F.linear(features, *common)
         if not self.others.size(1):
-            return scores
+            return F.linear(features, *common)
+        scores = features.new_empty(len(features), 1, self.width)
+        flat, features = scores.squeeze(1), features.squeeze(1)
+        write_linear(flat[:, : self.common], features, *common)
         if self.shared:
-            others = F.linear(features, weight[0], bias[0])
+            write_linear(flat[:, self.common :], features, weight[0], bias[0])
         else:
             by_sentence = features.view(len(weight), self.beam, -1)
-            others = torch.baddbmm(bias.unsqueeze(1), by_sentence, weight.transpose(1, 2)).view(len(features), 1, -1)
-        return torch.cat([scores, others], dim=-1)
+            others = torch.baddbmm(bias.unsqueeze(1), by_sentence, weight.transpose(1, 2))
+            flat[:, self.common :] = others.view(len(features), -1)
+        return scores
 
     def words(self, columns: Tensor) -> Tensor:
         """Columns (hypotheses x length) to word numbers."""
@@ -79,6 +82,14 @@ class Columns(NamedTuple):
         others = self.others.expand(len(words), -1).masked_fill(self.empty.expand(len(words), -1), -1)
         places = words.unsqueeze(-1).eq(others.unsqueeze(1)).int().argmax(dim=-1)
         return torch.where(words < self.common, words, places + self.common)
+
+
+def write_linear(out: Tensor, features: Tensor, weight: Tensor, bias: Optional[Tensor]) -> None:
+    """out := features weight^T + bias, without a copy of that size."""
+    if bias is None:
+        torch.mm(features, weight.t(), out=out)
+    else:
+        torch.addmm(bias, features, weight.t(), out=out)
 
 
 def columns_of(

@@ -64,10 +64,10 @@ class CandidateGenerator(SequenceGenerator):
         lists, everything = self.lists, list(range(len(sample["source_words"])))
         result = self._search_lists(lists, sample, prefix_tokens, constraints, bos_token)
         again = [i for i in everything if not self._ended(result[i], sample)]
-        self.statistics.expanded += 0 if lists.whole else len(again)
-        for _ in range(TRIES):
+        for attempt in range(TRIES):
             if not again or lists.whole:
                 break
+            self.statistics.expanded += len(again) if attempt == 0 else 0
             lists = lists.longer()
             part = torch.tensor(again, device=sample["net_input"]["src_tokens"].device)
             inputs = {name: value.index_select(0, part) for name, value in sample["net_input"].items() if name in KEPT}
