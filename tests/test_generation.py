@@ -209,6 +209,7 @@ def test_score_reference_is_refused_with_lists(data, trained):
         setting.task.build_generator(setting.models, Namespace(score_reference=True))
 
 
+@torch.no_grad()
 def test_columns_and_words_are_each_others_inverse():
     others = [np.array([12, 15, 40]), np.array([], dtype=np.int64), np.array([11])]
     columns = columns_of(10, others, pad=1, beam=2, device=torch.device("cpu"))
