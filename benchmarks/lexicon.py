@@ -70,9 +70,7 @@ def main() -> None:
         words = time.perf_counter() - start
         start = time.perf_counter()
         lists = CandidateLists(dictionary, min(args.frequent, len(lexicon.target_words)), lexicon, args.per_word)
-        print(
-            f"numbers of {len(dictionary):,} target words: {time.perf_counter() - start:.2f} s (dictionary {words:.2f} s)"
-        )
+        print(f"numbers of {len(dictionary):,} words: {time.perf_counter() - start:.2f} s (dictionary {words:.2f} s)")
         with open(args.source, encoding="utf-8", newline="\n") as text:
             sentences = [line.split() for line in itertools.islice(text, args.sentences)]
         start = time.perf_counter()
@@ -80,7 +78,7 @@ def main() -> None:
         seconds = time.perf_counter() - start
         tokens = sum(map(len, sentences)) / len(sentences)
         print(
-            f"lists of {len(sentences):,} sentences of {tokens:.0f} words: {1000 * seconds / len(sentences):.3f} ms each, "
+            f"lists of {len(sentences):,} sentences of {tokens:.0f} words: {1000 * seconds / len(sentences):.3f} ms, "
             f"{np.mean(sizes):.0f} words beyond the {args.frequent:,} most frequent"
         )
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The main job from nothing: make a corpus, binarise it with all its words, train RNNsearch over partitions of the
-# vocabulary, translate the test set, score it.
+# vocabulary, make a lexicon, translate the test set over candidate lists, score it.
 # What is done already is not done again: training goes on from its last checkpoint. Start over with: rm -r runs/demo
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -36,14 +36,24 @@ fairseq-train "$out/data" "${plugin[@]}" --arch rnnsearch_small --dropout 0.1 \
   --log-format simple --log-interval 25 2>&1 | tee -a "$out/train.log" |
   { grep --line-buffered -o '\(epoch [0-9]*: .*\|valid on .*\|done training.*\)' || true; }
 
-step "5. Translating the test set: $out/test.out"
-fairseq-generate "$out/data" "${plugin[@]}" --path "$out/model/checkpoint_best.pt" \
-  --beam 5 --max-tokens 4000 > "$out/test.out" 2> "$out/generate.log"
+step "5. A lexicon from the training text: $out/lexicon"
+if [ ! -f "$out/lexicon" ]; then
+  lv-lexicon build --source "$out/text/train.src" --target "$out/text/train.tgt" --out "$out/lexicon" \
+    --source-dict "$out/data/dict.src.txt" --target-dict "$out/data/dict.tgt.txt" 2> "$out/lexicon.log"
+fi
+lv-lexicon coverage "$out/lexicon" --source "$out/text/valid.src" --target "$out/text/valid.tgt" \
+  --frequent 0,1000,4000 --per-word 0,5,10,20 2> /dev/null
+
+step "6. Translating the test set over candidate lists of 4,000 frequent words and 10 for each source word: $out/test.out"
+fairseq-generate "$out/data" "${plugin[@]}" --path "$out/model/checkpoint_best.pt" --beam 5 --max-tokens 4000 \
+  --candidate-frequent 4000 --candidate-per-word 10 --lexicon "$out/lexicon" \
+  --unk-replacement lexicon-lowercase --source-text "$out/text/test.src" > "$out/test.out" 2> "$out/generate.log"
+tail -n 1 "$out/generate.log"
 grep '^D-' "$out/test.out" | sed 's/^D-//' | sort -n | cut -f3 > "$out/test.hyp"
 
-step "6. Three sentences: source, reference, translation"
+step "7. Three sentences: source, reference, translation"
 paste -d '\n' "$out/text/test.src" "$out/text/test.tgt" "$out/test.hyp" /dev/null | sed -n 1,11p
 
-step "7. Scores (words as they are: punctuation is split off already)"
+step "8. Scores (words as they are: punctuation is split off already)"
 sacrebleu "$out/text/test.tgt" --input "$out/test.hyp" --metrics bleu chrf --tokenize none --force --format text 2>&1 |
   grep -v '^sacreBLEU'
