@@ -18,6 +18,8 @@ setup(
         "numpy>=1.21; python_version >= '3.11'",
         "numpy>=1.21,<2; python_version < '3.11'",
         "sacrebleu>=2.0",
+        "sacremoses",
+        "sentencepiece",
         "sil-thot>=3.4.7",
         "torch>=2.4",
         "tqdm",
