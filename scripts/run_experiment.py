@@ -1,0 +1,381 @@
+"""The paper's table by one command: trains, decodes and scores every row of it, on any prepared text.
+
+    scripts/prepare ... --out runs/own
+    python scripts/run_experiment.py examples/europarl_en_de/config.yaml --prepared runs/own --out runs/own/experiment
+    lv-report runs/own/experiment
+
+Rows: RNNsearch over a shortlist of words; RNNsearch-LV over all words with partitions; decoding with candidate lists,
+whose K and K' are the best on the development set; replaced unknown words; new partitions every epoch; word vectors
+frozen at the end; an ensemble of the best and second-best points of all LV runs. Every stage leaves its files behind and is not
+done again: start the command again after it was stopped. Figures go to OUT/results.json.
+"""
+
+import argparse
+import importlib.metadata
+import itertools
+import json
+import os
+import platform
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence
+
+import yaml
+
+from lv_fairseq.errors import UserError
+from lv_fairseq.files import written_whole
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+PLUGIN = ["--user-dir", ROOT / "lv_fairseq", "--task", "lv_translation"]
+score = runpy.run_path(str(ROOT / "scripts" / "score"))["score"]
+
+DEFAULTS = {
+    "name": "experiment",
+    "shortlist": 30000,  # words of the baseline, on both sides
+    "tau": 15000,
+    "source_tau": 0,
+    "hours": 1.0,  # of training, the same for every run
+    "frozen_hours": 0.25,  # of tuning with frozen word vectors
+    "seeds": [1, 2],  # of the LV runs, for the ensemble
+    "beam": 12,
+    "frequent": [15000, 30000, 50000],  # K to try
+    "per_word": [10, 20],  # K' to try
+    "grid_sentences": 500,  # of the development set, to choose K and K'
+    "unk_replacement": "lexicon-lowercase",
+    "train": [],  # flags of fairseq-train, for every run
+    "generate": [],  # flags of fairseq-generate, for every row
+    "attention": 4,  # sentences to draw
+}
+
+
+class Experiment:
+    """
+    Args:
+        config: see DEFAULTS
+        prepared: what scripts/prepare made
+        out: where everything goes
+    """
+
+    def __init__(self, config: Dict, prepared: Path, out: Path):
+        self.config, self.prepared, self.out = config, prepared, out
+        settings = json.loads((prepared / "prepare.json").read_text(encoding="utf-8"))
+        self.languages = [settings["source_lang"], settings["target_lang"]]
+        self.results = {"name": config["name"], "signature": signature(config), "systems": [], "grid": [], "curves": []}
+
+    def run(self) -> None:
+        self.results["corpus"] = self.stage("corpus", self.corpus)
+        self.results["texts"] = self.texts()
+        self.shortlist_data()
+        runs = {"rnnsearch": self.train("rnnsearch", self.out / "shortlist", 1, shortlist=True)}
+        for seed in self.config["seeds"]:
+            runs[f"lv{seed}"] = self.train(f"lv{seed}", self.prepared / "data", seed)
+        runs["reshuffle"] = self.train("reshuffle", self.prepared / "data", 1, reshuffle=True)
+        first = f"lv{self.config['seeds'][0]}"
+        runs["frozen"] = self.train("frozen", self.prepared / "data", 1, frozen_from=runs["reshuffle"])
+        best_k = self.choose_lists(self.best(runs[first]))
+        lists = ["--candidate-frequent", best_k[0], "--candidate-per-word", best_k[1]]
+        self.results["signature"].update({"K": best_k[0], "K'": best_k[1]})
+
+        self.system("rnnsearch", "RNNsearch", runs["rnnsearch"], [], shortlist=True)
+        self.system("rnnsearch-unk", "RNNsearch + UNK replace", runs["rnnsearch"], [], shortlist=True, replace=True)
+        self.system("lv", "RNNsearch-LV", runs[first], [])
+        self.system("lv-list", "+ candidate list", runs[first], lists)
+        self.system("lv-unk", "+ UNK replace", runs[first], lists, replace=True)
+        self.system("reshuffle", "+ reshuffle", runs["reshuffle"], lists, replace=True)
+        self.system("frozen", "+ frozen word vectors", runs["frozen"], lists, replace=True)
+        ensemble = [path for name, run in runs.items() if name != "rnnsearch" for path in self.points(run)[:2]]
+        self.system("ensemble", "+ ensemble", None, lists, replace=True, paths=ensemble)
+        self.results["curves"] = [self.curve(name, run) for name, run in runs.items()]
+        self.results["attention"] = self.stage("attention", lambda: self.attention(runs[first], lists))
+        with written_whole(self.out / "results.json") as file:
+            file.write(json.dumps(self.results, indent=1, ensure_ascii=False).encode())
+        for row in self.results["systems"]:
+            print(f"{row['name']:32} dev {row['dev']['bleu']:6.2f}   test {row['test']['bleu']:6.2f}")
+        print(f"{self.out / 'results.json'} is written: lv-report {self.out}")
+
+    def stage(self, name: str, work):
+        """The result of some work, which is kept as OUT/stages/NAME.json and not done again."""
+        path = self.out / "stages" / f"{name}.json"
+        if not path.exists():
+            print(f"== {name}", flush=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            result = work()
+            with written_whole(path) as file:
+                file.write(json.dumps(result, ensure_ascii=False).encode())
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def command(self, *command, log: Path) -> str:
+        """Run a command of fairseq; what it printed goes to a file, and is the result."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "w", encoding="utf-8") as output:
+            program = [BIN / command[0], *command[1:]]
+            failed = subprocess.run(
+                list(map(str, program)), stdout=output, stderr=subprocess.STDOUT, cwd=ROOT
+            ).returncode
+        if failed:
+            raise UserError(f"{command[0]} failed: the reason is at the end of {log}")
+        return log.read_text(encoding="utf-8")
+
+    def corpus(self) -> Dict:
+        """Sizes of the training text, and the paper's coverage table."""
+        result = {}
+        for side, language in zip(("source", "target"), self.languages):
+            counts, pairs = Counter(), 0
+            with open(self.prepared / "text" / f"train.{language}", encoding="utf-8", newline="\n") as text:
+                for line in text:
+                    counts.update(line.split())
+                    pairs += 1
+            ranked = list(itertools.accumulate(count for _, count in counts.most_common()))
+            sizes = [size for size in (5000, 15000, 30000, 50000, 500000) if size < len(ranked)]
+            coverage = {str(size): ranked[size - 1] / ranked[-1] for size in sizes}
+            result[side] = {"tokens": ranked[-1], "types": len(ranked), "coverage": coverage}
+            result["pairs"] = pairs
+        return result
+
+    def texts(self) -> Dict:
+        """Copies of the texts that a report shows."""
+        texts = {}
+        (self.out / "texts").mkdir(parents=True, exist_ok=True)
+        for name, subset in (("dev", "valid"), ("test", "test")):
+            texts[name] = {}
+            for kind, folder, language in (
+                ("source", "raw", self.languages[0]),
+                ("reference", "raw", self.languages[1]),
+                ("tokenised_source", "text", self.languages[0]),
+            ):
+                path = self.out / "texts" / f"{name}.{kind}"
+                shutil.copyfile(self.prepared / folder / f"{subset}.{language}", path)
+                texts[name][kind] = str(path.relative_to(self.out))
+        return texts
+
+    def shortlist_data(self) -> None:
+        """The same text with the most frequent words only."""
+        folder, words = self.out / "shortlist", self.config["shortlist"]
+        if folder.exists():
+            return
+        part = self.out / "shortlist.part"
+        shutil.rmtree(part, ignore_errors=True)
+        prefixes = [
+            x for split in ("train", "valid", "test") for x in (f"--{split}pref", self.prepared / "text" / split)
+        ]
+        flags = ["-s", self.languages[0], "-t", self.languages[1], "--destdir", part, "--workers", os.cpu_count() or 1]
+        flags += ["--nwordssrc", words, "--nwordstgt", words]
+        self.command("fairseq-preprocess", *prefixes, *flags, log=self.out / "logs" / "shortlist.log")
+        os.replace(part, folder)
+
+    def train(
+        self, name: str, data: Path, seed: int, shortlist=False, reshuffle=False, frozen_from: Optional[Path] = None
+    ) -> Path:
+        """Train for the hours of the configuration, over all starts of the command together. Returns its folder."""
+        folder = self.out / name
+        hours = self.config["frozen_hours"] if frozen_from else self.config["hours"]
+        flags = [*PLUGIN, *self.config["train"], "--seed", seed, "--save-dir", folder, "--stop-time-hours", hours]
+        flags += ["--log-format", "json", "--log-file", folder / "train.log", "--criterion", "partition_cross_entropy"]
+        flags += ["--max-epoch", 10000, "--no-epoch-checkpoints", "--keep-best-checkpoints", 2]
+        if not shortlist:
+            flags += ["--tau", self.config["tau"], "--source-tau", self.config["source_tau"]]
+        if reshuffle or frozen_from:
+            flags += ["--reshuffle-partitions"]
+        if frozen_from:
+            flags += ["--freeze-word-tables", "--finetune-from-model", self.best(frozen_from)]
+        self.stage(
+            f"train.{name}", lambda: self.command("fairseq-train", data, *flags, log=folder / "fairseq-train.log")[:0]
+        )
+        return folder
+
+    def points(self, run: Path) -> List[Path]:
+        """The checkpoints of a run, the best on the development set first."""
+        found = []
+        for path in run.glob("checkpoint.best_loss_*.pt"):
+            found.append((float(re.search(r"best_loss_([\d.]+)\.pt", path.name).group(1)), path))
+        return [path for _, path in sorted(found)] or [run / "checkpoint_best.pt"]
+
+    def best(self, run: Path) -> Path:
+        return self.points(run)[0]
+
+    def generate(
+        self, name: str, subset: str, paths: Sequence[Path], flags: Sequence, data: Path, replace: bool
+    ) -> Dict:
+        """Translate and score a subset."""
+        output = self.out / "outputs" / f"{name}.{subset}.out"
+        own = ["--gen-subset", subset, "--beam", self.config["beam"], *self.config["generate"], *flags]
+        if replace or "--candidate-per-word" in flags:
+            own += ["--lexicon", self.lexicon_for(data)]
+        if replace:
+            own += ["--unk-replacement", self.config["unk_replacement"]]
+            own += ["--source-text", self.prepared / "text" / f"{subset}.{self.languages[0]}"]
+        path = ":".join(map(str, paths))
+        started = time.monotonic()
+        text = self.command("fairseq-generate", data, *PLUGIN, "--path", path, *own, log=output)
+        detokenised, scores = score(self.prepared, output, subset)
+        hypotheses = output.with_suffix(".hyp")
+        with written_whole(hypotheses) as file:
+            file.writelines(line.encode() + b"\n" for line in detokenised)
+        times = re.search(r"Translated [\d,]+ sentences \(([\d,]+) tokens\) in ([\d.]+)s", text)
+        told = re.search(r"([\d,]+) sentences, .*", text)
+        return {
+            **scores,
+            "hypotheses": str(hypotheses.relative_to(self.out)),
+            "ms_per_word": 1000 * float(times.group(2)) / max(int(times.group(1).replace(",", "")), 1),
+            "seconds": time.monotonic() - started,
+            "summary": told.group(0) if told else "",
+        }
+
+    def lexicon_for(self, data: Path) -> Path:
+        """The lexicon was made for the dictionaries of all words; the shortlist takes it as a table of words."""
+        if data == self.prepared / "data":
+            return self.prepared / "lexicon"
+        path = self.out / "shortlist.lexicon"
+        if not path.exists():
+            table = self.out / "shortlist.tsv"
+            for source, target in ((self.prepared / "lexicon", table), (table, path)):
+                self.command("lv-lexicon", "convert", source, "--out", target, log=self.out / "logs" / "convert.log")
+            table.unlink()
+        return path
+
+    def choose_lists(self, checkpoint: Path) -> List[int]:
+        """K and K' with the best BLEU on (a part of) the development set."""
+        words = self.stage(
+            "words", lambda: sum(1 for _ in open(self.prepared / "data" / f"dict.{self.languages[1]}.txt"))
+        )
+        frequent = sorted({min(k, words) for k in self.config["frequent"]})
+        for k, per_word in itertools.product(frequent, self.config["per_word"]):
+            flags = ["--candidate-frequent", k, "--candidate-per-word", per_word]
+            work = lambda k=k, per_word=per_word, flags=flags: self.generate(
+                f"grid.{k}.{per_word}", "valid", [checkpoint], flags, self.prepared / "data", False
+            )
+            scores = self.stage(f"grid.{k}.{per_word}", work)
+            size = re.search(r"candidate lists of ([\d,]+) words", scores["summary"])
+            entry = {"K": k, "K'": per_word, "bleu": scores["bleu"], "coverage": self.coverage(k, per_word)}
+            entry["mean_list"] = int(size.group(1).replace(",", "")) if size else None
+            self.results["grid"].append(entry)
+        best = max(self.results["grid"], key=lambda entry: entry["bleu"])
+        return [best["K"], best["K'"]]
+
+    def coverage(self, k: int, per_word: int) -> float:
+        """Share of the words of the development set's references that are on their lists."""
+        text = self.prepared / "text"
+        flags = ["--source", text / f"valid.{self.languages[0]}", "--target", text / f"valid.{self.languages[1]}"]
+        flags += ["--frequent", k, "--per-word", per_word]
+        flags += ["--target-dict", self.prepared / "data" / f"dict.{self.languages[1]}.txt"]
+        log = self.out / "logs" / "coverage.log"
+        work = lambda: self.command("lv-lexicon", "coverage", self.prepared / "lexicon", *flags, log=log)
+        return float(re.search(r"([\d.]+) %", self.stage(f"coverage.{k}.{per_word}", work)).group(1)) / 100
+
+    def system(
+        self, name, title, run, flags, shortlist=False, replace=False, paths: Optional[List[Path]] = None
+    ) -> None:
+        """One row of the table."""
+        data = self.out / "shortlist" if shortlist else self.prepared / "data"
+        paths = paths or [self.best(run)]
+        row = {"id": name, "name": title, "note": ", ".join(path.parent.name for path in paths)}
+        for subset, split in (("dev", "valid"), ("test", "test")):
+            work = lambda split=split: self.generate(name, split, paths, flags, data, replace)
+            row[subset] = self.stage(f"decode.{name}.{split}", work)
+        told = row["test"]["summary"]
+        row["decoding"] = {"ms_per_word": row["test"]["ms_per_word"]}
+        for key, pattern in (
+            ("mean_list", r"lists of ([\d,]+) words"),
+            ("expanded", r"([\d,]+) sentences decoded again"),
+            ("replaced", r"([\d,]+) of [\d,]+ unknown"),
+            ("unknown", r"[\d,]+ of ([\d,]+) unknown"),
+        ):
+            found = re.search(pattern, told)
+            row["decoding"][key] = int(found.group(1).replace(",", "")) if found else None
+        self.results["systems"].append(row)
+
+    def curve(self, name: str, run: Path) -> Dict:
+        """Validation loss in bits against the time of training."""
+        points = []
+        for line in (run / "train.log").read_text(encoding="utf-8").splitlines():
+            found = re.search(r"\{.*\}", line)
+            try:
+                figures = json.loads(found.group(0)) if found else {}
+            except json.JSONDecodeError:
+                continue
+            if "valid_nll_loss" in figures:
+                points.append(
+                    {"updates": int(float(figures["valid_num_updates"])), "bits": float(figures["valid_nll_loss"])}
+                )
+            if "train_wall" in figures and points:
+                points[-1].setdefault("seconds", float(figures["train_wall"]))
+        return {"system": name, "name": name, "points": [point for point in points if "seconds" in point]}
+
+    def attention(self, run: Path, lists: List) -> List[Dict]:
+        """Soft alignments of some test sentences with replaced words, from fairseq's own output."""
+        flags = [*lists, "--print-alignment", "soft"]
+        output = self.out / "outputs" / "attention.test.out"
+        own = ["--gen-subset", "test", "--beam", self.config["beam"], *self.config["generate"], *flags]
+        own += ["--lexicon", self.prepared / "lexicon"]
+        text = self.command(
+            "fairseq-generate", self.prepared / "data", *PLUGIN, "--path", self.best(run), *own, log=output
+        )
+        rows: Dict[str, Dict] = {}
+        for line in text.splitlines():
+            found = re.match(r"([SHA])-(\d+)\t(.*)", line)
+            if found:
+                rows.setdefault(found.group(2), {}).setdefault(found.group(1), found.group(3))
+        pictures = []
+        for row in rows.values():
+            target = row["H"].split("\t")[1].split()
+            unknown = [place for place, word in enumerate(target) if word == "<unk>"]
+            source = row["S"].split()
+            weights = [[float(x) for x in line.split(",")][: len(source)] for line in row["A"].split()[: len(target)]]
+            if 5 <= len(source) <= 20 and len(weights) == len(target):
+                pictures.append(
+                    {"system": run.name, "source": source, "target": target, "weights": weights, "replaced": unknown}
+                )
+        return sorted(pictures, key=lambda picture: not picture["replaced"])[: self.config["attention"]]
+
+
+def signature(config: Dict) -> Dict:
+    packages = ("torch", "fairseq-fixed", "fairseq", "sacrebleu", "sentencepiece", "sacremoses")
+    versions = {}
+    for package in packages:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    machine = f"{platform.machine()}, {os.cpu_count()} cores"
+    return {
+        "tau": config["tau"],
+        "beam": config["beam"],
+        "seed": config["seeds"][0],
+        "versions": versions,
+        "machine": machine,
+    }
+
+
+def load_config(path: Path) -> Dict:
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, yaml.YAMLError) as error:
+        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+    unknown = set(given) - set(DEFAULTS)
+    if unknown:
+        raise UserError(f"{path} has unknown keys: {', '.join(sorted(unknown))}. Known are: {', '.join(DEFAULTS)}")
+    return {**DEFAULTS, **given}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path, help="a small YAML file; see examples")
+    parser.add_argument("--prepared", type=Path, required=True, help="what scripts/prepare made")
+    parser.add_argument("--out", type=Path, required=True, help="where models, outputs and results.json go")
+    args = parser.parse_args()
+    config = load_config(args.config)
+    if not (args.prepared / "prepare.json").is_file():
+        raise UserError(f"{args.prepared} was not made by scripts/prepare")
+    args.out.mkdir(parents=True, exist_ok=True)
+    Experiment(config, args.prepared.resolve(), args.out.resolve()).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The whole table on a few sentences, end to end; takes minutes."""
+
+import json
+
+import pytest
+from conftest import make_corpus, run
+
+CONFIG = """
+name: small
+shortlist: 300
+tau: 400
+hours: 0.004
+frozen_hours: 0.001
+seeds: [1]
+beam: 3
+frequent: [200, 600]
+per_word: [5]
+train: [--arch, rnnsearch_small, --optimizer, adam, --lr, 0.005, --clip-norm, 1.0, --max-tokens, 1000]
+"""
+
+
+@pytest.mark.slow
+def test_every_row_of_the_table(tmp_path):
+    raw = make_corpus(
+        tmp_path / "raw", "--lemmas", 60, "--max-clauses", 1, "--pairs", 3000, "--valid", 30, "--test", 30
+    )
+    files = [x for split in ("train", "valid", "test") for x in (f"--{split}pref", raw / split)]
+    run("python", "scripts/prepare", "-s", "src", "-t", "tgt", *files, "--out", tmp_path / "prepared")
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    folders = ("--prepared", tmp_path / "prepared", "--out", tmp_path / "out")
+    run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders)
+    results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
+    assert [row["id"] for row in results["systems"]][:3] == ["rnnsearch", "rnnsearch-unk", "lv"]
+    assert len(results["systems"]) == 8 and len(results["grid"]) == 2
+    for row in results["systems"]:
+        for subset in ("dev", "test"):
+            assert len((tmp_path / "out" / row[subset]["hypotheses"]).read_text(encoding="utf-8").splitlines()) == 30
+    assert results["curves"][0]["points"] and results["signature"]["K"] in (200, 600)
+    again = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders)
+    assert "== " not in again.stdout  # nothing is done twice
+
+
+def test_a_config_with_a_wrong_key_is_refused(tmp_path):
+    (tmp_path / "config.yaml").write_text("tua: 5\n")
+    options = ("--prepared", tmp_path, "--out", tmp_path / "out")
+    result = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *options, check=False)
+    assert result.returncode == 1 and "unknown keys: tua" in result.stderr.strip().splitlines()[-1]
