@@ -6,8 +6,8 @@
 
 Rows: RNNsearch over a shortlist of words; RNNsearch-LV over all words with partitions; decoding with candidate lists,
 whose K and K' are the best on the development set; replaced unknown words; new partitions every epoch; word vectors
-frozen at the end; an ensemble of the best and second-best points of all LV runs. Every stage leaves its files behind and is not
-done again: start the command again after it was stopped. Figures go to OUT/results.json.
+frozen at the end; an ensemble of the best and second-best points of all LV runs. Every stage leaves its files behind
+and is not done again: start the command again after it was stopped. Figures go to OUT/results.json.
 """
 
 import argparse

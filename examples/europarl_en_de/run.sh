@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# The paper's table on line-aligned text, sized for two CPU cores.
+#   examples/europarl_en_de/run.sh RAW [OUT] [PAIRS]
+# RAW is a folder with train.en, train.de, dev.en, dev.de, test.en and test.de, untokenised, one sentence a line.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+raw=${1:?"usage: $0 RAW [OUT] [PAIRS]"}
+out=${2:-runs/europarl_en_de}
+pairs=${3:-200000}
+scripts/prepare --source-lang en --target-lang de --trainpref "$raw/train" --validpref "$raw/dev" --testpref "$raw/test" \
+  --out "$out" --pairs "$pairs"
+python scripts/run_experiment.py examples/europarl_en_de/config.yaml --prepared "$out" --out "$out/experiment"
