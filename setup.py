@@ -17,6 +17,7 @@ setup(
         "fairseq==0.12.2; python_version < '3.11'",
         "numpy>=1.21; python_version >= '3.11'",
         "numpy>=1.21,<2; python_version < '3.11'",
+        "matplotlib>=3.7",
         "sacrebleu>=2.0",
         "sacremoses",
         "sentencepiece",
@@ -26,8 +27,10 @@ setup(
     ],
     entry_points={
         "console_scripts": [
+            "lv-coverage=lv_fairseq.corpus_coverage.command:main",
             "lv-lexicon=lv_fairseq.lexicon.command:main",
             "lv-partition=lv_fairseq.partitions.command:main",
+            "lv-report=lv_fairseq.report.command:main",
         ]
     },
     extras_require={

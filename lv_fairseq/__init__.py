@@ -16,6 +16,6 @@ __all__ = ["Lexicon", "UserError", "partition"]
 
 # Importing torch and fairseq takes seconds: a command that needs neither does not wait for them, and a lexicon can be
 # used where fairseq is not installed.
-WITHOUT_FAIRSEQ = ("lv-lexicon", "prepare", "score")
+WITHOUT_FAIRSEQ = ("lv-coverage", "lv-lexicon", "lv-report", "prepare", "run_experiment.py", "score")
 if os.path.basename(getattr(sys, "argv", [""])[0]) not in WITHOUT_FAIRSEQ and find_spec("fairseq") is not None:
     from lv_fairseq import registration  # noqa: F401

@@ -1,6 +1,7 @@
 """What the task does around fairseq's generator: candidate lists before a search, unknown words after it."""
 
 import atexit
+import logging
 import sys
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Type
 
@@ -16,6 +17,8 @@ from lv_fairseq.generation import AligningCandidateGenerator, CandidateGenerator
 from lv_fairseq.generation.statistics import Statistics
 from lv_fairseq.lexicon import Lexicon
 
+logger = logging.getLogger(__name__)
+
 DEFAULT_PER_WORD = 10  # K' of the paper
 
 
@@ -30,13 +33,15 @@ class Decoding:
         self.cfg, self.source, self.target = cfg, source, target
         self.rule = str(cfg.unk_replacement)
         self.text = SourceText()
-        self.statistics = Statistics()
+        self.statistics = Statistics(replacing=self.rule != "none")
         self.named: List[List[str]] = []  # words to look for in the lists of the lines just typed
         self.lexicon: Optional[Lexicon] = None
         if cfg.lexicon is not None:
             self.lexicon = Lexicon.load(cfg.lexicon)
             check_lexicon(self.lexicon, cfg.lexicon, source, target)
         self.lists = self._lists()
+        if self.lexicon is not None and self.lists is None and not self.rule.startswith("lexicon"):
+            logger.warning("--lexicon is not used without --candidate-frequent or --unk-replacement lexicon")
         if self.lists is not None or self.rule != "none":
             atexit.register(self._tell)
 
@@ -91,11 +96,6 @@ class Decoding:
 
     def typed(self, lines: Sequence[str], encode: Callable[[str], str], most: int) -> List[str]:
         """Lines of fairseq-interactive, as text in words of at most ``most`` words each."""
-        if str(self.cfg.candidate_scope) == "corpus":
-            raise UserError(
-                "--candidate-scope corpus needs the whole input at once, which fairseq-interactive does not have: take "
-                "sentence or batch, or fairseq-generate"
-            )
         self.named = [[] for _ in lines]
         if self.cfg.print_candidates:
             parted = [line.split("\t", 1) for line in lines]

@@ -6,3 +6,7 @@ class UserError(SystemExit):
 
     Not an ``Exception``: fairseq catches those, wraps them and saves a crash checkpoint.
     """
+
+
+class UnusableFileError(UserError, ValueError):
+    """The same for files that Python code may open by itself: there it can be caught as a ``ValueError``."""

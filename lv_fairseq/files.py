@@ -11,7 +11,7 @@ from lv_fairseq.errors import UserError
 @contextmanager
 def written_whole(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of ``path`` at the end. On any error nothing of it is left."""
-    path = Path(path)
+    path = Path(os.path.realpath(path))  # what a link points to, not the link
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         try:

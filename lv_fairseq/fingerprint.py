@@ -19,8 +19,10 @@ def dictionary_words(path: Path) -> List[str]:
     try:
         with open(path, encoding="utf-8", newline="\n") as file:
             rows = [line.rstrip("\n").rsplit(" ", 1) for line in file]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the dictionary {path}: {error}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is no dictionary of fairseq: it is not text") from None
+    except OSError as error:
+        raise UserError(f"cannot read the dictionary {path}: {error.strerror or error}") from None
     words = []
     for number, row in enumerate(rows, start=1):
         if len(row) == 2 and row[1] == "#fairseq:overwrite":

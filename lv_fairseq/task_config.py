@@ -1,6 +1,7 @@
 """The options of ``--task lv_translation``, and what can be wrong with them."""
 
 import os
+import sys
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -54,7 +55,8 @@ class LVTranslationConfig(TranslationConfig):
         0, "K: each candidate list holds the K most frequent target words; 0 without --candidate-per-word = all words"
     )
     candidate_per_word: Optional[int] = _option(
-        None, "K': and at most K' translations from --lexicon of each source word (default: 10 if K is given)"
+        None,
+        "K': and at most K' translations from --lexicon of each source word (default: 10 if K and --lexicon are given)",
     )
     candidate_scope: ChoiceEnum(["sentence", "batch", "corpus"]) = _option(
         "sentence",
@@ -135,6 +137,11 @@ def check_decoding(cfg: LVTranslationConfig) -> None:
     if not lists and (str(cfg.candidate_scope) != "sentence" or cfg.print_candidates):
         raise UserError(
             "--candidate-scope and --print-candidates are about candidate lists: give --candidate-frequent K"
+        )
+    if str(cfg.candidate_scope) == "corpus" and "fairseq_cli.interactive" in sys.modules:
+        raise UserError(
+            "--candidate-scope corpus needs the whole input at once, which fairseq-interactive does not have: take "
+            "sentence or batch, or fairseq-generate"
         )
     if not lists and str(cfg.validation_vocab) == "candidates":
         raise UserError("--validation-vocab candidates needs candidate lists: give --candidate-frequent K")

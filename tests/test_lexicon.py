@@ -100,7 +100,7 @@ def test_a_damaged_or_foreign_file_ends_in_one_line(tmp_path):
         (tmp_path / "bad").write_bytes(content)
         with pytest.raises(UserError) as error:
             Lexicon.load(tmp_path / "bad")
-        assert str(tmp_path / "bad") in str(error.value) and "\n" not in str(error.value)
+        assert str(error.value).count(str(tmp_path / "bad")) == 1 and "\n" not in str(error.value)
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(UserError, match="cannot read"):
             Lexicon.load(path)
@@ -200,7 +200,7 @@ def test_what_cannot_be_converted_is_told_in_one_line(tmp_path):
     (tmp_path / "prose").write_text("It was a dark and stormy night.\n")
     (tmp_path / "empty").write_text("")
     out = ("--out", tmp_path / "out")
-    refused("lv-lexicon", "convert", tmp_path / "prose", *out, words=["prose", "--from"])
+    refused("lv-lexicon", "convert", tmp_path / "prose", *out, words=["prose", "no table"])
     refused("lv-lexicon", "convert", tmp_path / "empty", *out, words=["empty"])
     refused("lv-lexicon", "convert", tmp_path / "none", *out, words=["none"])
     refused("lv-lexicon", "convert", tmp_path / "prose", "--out", tmp_path / "no" / "out", words=["folder"])
@@ -388,3 +388,28 @@ def running(pid: int) -> bool:
         return False
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_nothing_is_lost_by_a_name_that_is_given_twice_or_by_a_special_file(parallel, tmp_path):
+    before = (parallel / "src").read_bytes()
+    files = ("--source", parallel / "src", "--target", parallel / "tgt")
+    refused("lv-lexicon", "build", *files, "--out", parallel / "src", words=["read and written"])
+    os.mkfifo(tmp_path / "fifo")
+    refused("lv-lexicon", "build", *files, "--out", tmp_path / "fifo", words=["no ordinary file"])
+    assert (parallel / "src").read_bytes() == before and (tmp_path / "fifo").is_fifo()
+    (tmp_path / "table").write_text("a\tb\t-1\n")
+    refused("lv-lexicon", "convert", tmp_path / "table", "--out", tmp_path / "table", words=["read and written"])
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    run("lv-lexicon", "convert", tmp_path / "table", "--out", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and Lexicon.load(tmp_path / "real").best("a") == "b"
+
+
+def test_python_code_can_catch_what_is_wrong(tmp_path):
+    with pytest.raises(ValueError, match="cannot read"):
+        Lexicon.load(tmp_path / "none")
+    lexicon = lexicon_of({"a": {"b": 1.0}})
+    with pytest.raises(TypeError, match="list"):
+        lexicon.candidates("a", 1)
+    with pytest.raises(ValueError, match="0 or more"):
+        lexicon.candidates(["a"], -1)
+    assert lexicon.keys[:2] == ["a"] and lexicon.keys[-1] == "a"

@@ -10,3 +10,4 @@ pairs=${3:-200000}
 scripts/prepare --source-lang en --target-lang de --trainpref "$raw/train" --validpref "$raw/dev" --testpref "$raw/test" \
   --out "$out" --pairs "$pairs"
 python scripts/run_experiment.py examples/europarl_en_de/config.yaml --prepared "$out" --out "$out/experiment"
+lv-report "$out/experiment"

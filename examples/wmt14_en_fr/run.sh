@@ -10,3 +10,4 @@ out=${2:-runs/wmt14_en_fr}
 scripts/prepare --source-lang en --target-lang fr --trainpref "$raw/train" --validpref "$raw/dev" --testpref "$raw/test" \
   --out "$out" --words 500000 --max-length 50
 python scripts/run_experiment.py examples/wmt14_en_fr/config.yaml --prepared "$out" --out "$out/experiment"
+lv-report "$out/experiment"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional
 
+from lv_fairseq.alignment.child import die_with_parent, end
 from lv_fairseq.errors import UserError
 
 BUILT_IN = Path(__file__).with_name("builtin.py")
@@ -80,16 +81,20 @@ def table_flag(text: str) -> Optional[str]:
 
 def usage(option: str, path: str, *arguments: str) -> str:
     try:
-        done = subprocess.run(
+        child = subprocess.Popen(
             [path, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, "LC_ALL": "C"},
-            timeout=PATIENCE,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
         )
     except OSError as error:
         raise UserError(f"{option} {path}: cannot be executed: {error.strerror}") from None
+    try:
+        return child.communicate(timeout=PATIENCE)[0].decode(errors="replace")
     except subprocess.TimeoutExpired:
         raise UserError(f"{option} {path}: printed no usage within {PATIENCE} s, is it fast_align?") from None
-    return done.stdout.decode(errors="replace")
+    finally:
+        end(child)

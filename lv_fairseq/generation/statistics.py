@@ -11,6 +11,7 @@ class Statistics:
     words: int = 0  # of all lists
     expanded: int = 0  # sentences decoded again with longer lists
     sentences: int = 0
+    replacing: bool = False
     unknown: int = 0
     replaced: int = 0
     list_seconds: float = 0.0
@@ -28,6 +29,8 @@ class Statistics:
             parts.append(f"{self.expanded:,} sentences decoded again with longer lists")
             search = self.search_seconds - self.list_seconds
             parts.append(f"{self.list_seconds:.2f} s for lists, {search:.2f} s for the search")
-        if self.unknown:
+        if self.replacing:
             parts.append(f"{self.replaced:,} of {self.unknown:,} unknown words replaced")
+        if self.replaced < self.unknown:
+            parts.append(f"{self.unknown - self.replaced:,} need the source text (--source-text)")
         return ", ".join(parts)

@@ -72,7 +72,7 @@ def replace_unknown(
     words = [replacement(source_words[place], rule, lexicon) for place in looked_at]
     numbers = [dictionary.number_of(word) for word in words]
     hypothesis["tokens"] = tokens.index_put((unknown,), tokens.new_tensor(numbers))
-    return len(unknown), len(unknown)
+    return len(unknown), sum(word != dictionary.unk_word for word in words)
 
 
 def replacement(word: str, rule: str, lexicon: Optional[Lexicon]) -> str:

@@ -13,7 +13,7 @@ from typing import Dict, Tuple
 
 import numpy as np
 
-from lv_fairseq.errors import UserError
+from lv_fairseq.errors import UnusableFileError
 from lv_fairseq.files import written_whole
 
 MAGIC = b"lv-lexicon\n"
@@ -44,13 +44,18 @@ def map_arrays(path: Path) -> Tuple[Dict, Dict[str, np.ndarray]]:
         with open(path, "rb") as file:
             start = file.read(len(MAGIC) + 8)
             if start[: len(MAGIC)] != MAGIC:
-                raise UserError(
+                raise UnusableFileError(
                     f"{path} is no lexicon: make one with lv-lexicon build, or turn it into one with convert"
                 )
             length = int.from_bytes(start[len(MAGIC) :], "little")
-            header = json.loads(file.read(length))
+            try:
+                header = json.loads(file.read(length))
+            except ValueError:
+                raise ValueError("it has no header, or only a part of it") from None
             if header["version"] != VERSION:
-                raise UserError(f"{path} is a lexicon of version {header['version']}, this program reads {VERSION}")
+                raise UnusableFileError(
+                    f"{path} is a lexicon of version {header['version']}, this program reads {VERSION}"
+                )
             offset = aligned(len(start) + length)
             whole = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
             if len(whole) != offset + header["bytes"]:
@@ -60,10 +65,12 @@ def map_arrays(path: Path) -> Tuple[Dict, Dict[str, np.ndarray]]:
                 begin = offset + place
                 arrays[name] = whole[begin : begin + count * np.dtype(kind).itemsize].view(kind)
             return header["about"], arrays
+    except UnusableFileError:
+        raise
     except OSError as error:
-        raise UserError(f"cannot read the lexicon {path}: {error.strerror or error}") from None
+        raise UnusableFileError(f"cannot read the lexicon {path}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, MemoryError, OverflowError) as error:
-        raise UserError(f"the lexicon {path} is damaged, make it again: {error}") from None
+        raise UnusableFileError(f"the lexicon {path} is damaged, make it again: {error}") from None
 
 
 def aligned(place: int) -> int:

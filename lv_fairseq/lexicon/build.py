@@ -36,7 +36,7 @@ def build(
         dictionaries: fairseq's of "source" and "target"; the lexicon then belongs to them
     """
     started = time.monotonic()
-    check_place(out)
+    check_place(out, source, target, *(dictionaries or {}).values())
     prints = {side: fingerprint(dictionary_words(path)) for side, path in (dictionaries or {}).items()}
     aligner = find_aligner(fast_align)
     # beside the lexicon, since the aligner's table may be larger than what the system's folder holds
@@ -72,8 +72,14 @@ def build(
     )
 
 
-def check_place(out: Path) -> None:
-    """Whether a file can be written there, before hours of work."""
+def check_place(out: Path, *inputs: Path) -> None:
+    """Whether a file can be written there, before hours of work, and without losing another."""
+    if not out.name:
+        raise UserError("name a file to write with --out")
+    if any(path.exists() and out.exists() and path.samefile(out) for path in inputs):
+        raise UserError(f"{out} is to be read and written: name another file with --out")
+    if out.exists() and not out.is_file() and not out.is_dir():
+        raise UserError(f"{out} is no ordinary file: name another one with --out")
     if out.is_dir():
         raise UserError(f"{out} is a folder: name a file for the lexicon with --out")
     if not out.parent.is_dir():

@@ -38,6 +38,12 @@ def at_least_one(text: str) -> int:
     return int(text)
 
 
+def at_least_two(text: str) -> int:
+    if not text.isdigit() or int(text) < 2:
+        raise argparse.ArgumentTypeError(f"must be a number of 2 or more, not {text}: the last pass does not learn")
+    return int(text)
+
+
 def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="lv-lexicon", description="Makes, converts and looks into lexicons: likely translations of source words."
@@ -70,7 +76,7 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         help="align in both directions, join the alignments and take relative frequencies of linked words (default: "
         "none: one direction, the aligner's own probabilities)",
     )
-    add("--iterations", type=int, default=5, metavar="N", help="passes of the aligner, at least 2 (default: 5)")
+    add("--iterations", type=at_least_two, default=5, metavar="N", help="passes of the aligner (default: 5)")
     add(
         "--threads",
         type=at_least_one,
@@ -170,7 +176,7 @@ def open_any(path: Path, kind: Optional[str] = None) -> Lexicon:
 
 def convert_command(args: argparse.Namespace) -> None:
     started = time.monotonic()
-    check_place(args.out)
+    check_place(args.out, args.input)
     lexicon = open_any(args.input, args.origin)
     if args.max_per_word is not None:
         lexicon = lexicon.limited_to(args.max_per_word)
@@ -246,6 +252,8 @@ def coverage_command(args: argparse.Namespace) -> None:
             reference = np.array([number_of.get(word, outside) for word in target.split()], dtype=np.int64)
             coverage.add(source.split(), reference)
             progress(size)
+    if not coverage.tokens:
+        raise UserError(f"{args.target} holds no words")
     print(f"{coverage.sentences:,} sentences, {coverage.tokens:,} reference words, vocabulary of {outside:,}")
     rows = list(coverage.table())
     for title, show in (
@@ -267,8 +275,8 @@ def parallel_lines(source: Path, target: Path) -> Iterator[Tuple[str, str, int]]
                 raise UserError(f"{source if a is None else target} ends before line {number}, the other text does not")
             try:
                 yield a.decode(), b.decode(), len(a)
-            except UnicodeDecodeError:
-                raise UserError(f"{source} or {target}, line {number}: not UTF-8") from None
+            except UnicodeDecodeError as error:
+                raise UserError(f"{source if error.object == a else target}, line {number}: not UTF-8") from None
 
 
 def main(argv: Optional[Sequence[str]] = None) -> None:

@@ -16,7 +16,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from lv_fairseq.errors import UserError
+from lv_fairseq.errors import UnusableFileError
 from lv_fairseq.files import written_whole
 from lv_fairseq.lexicon.arrays_file import MAGIC
 from lv_fairseq.lexicon.entries import Entries
@@ -39,24 +39,27 @@ def recognise(path: Path) -> str:
         with open(path, "rb") as file:
             start = file.read(1 << 16)
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+        raise UnusableFileError(f"cannot read {path}: {error.strerror or error}") from None
     if start.startswith(MAGIC[: max(len(start), 1)]):
         return "lexicon"
     lines = start.split(b"\n")
     lines = [line.rstrip(b"\r") for line in (lines[:-1] or lines)][:100]
     if not start:
-        raise UserError(f"{path} is empty")
+        raise UnusableFileError(f"{path} is empty")
     if lines[0] == HEADING:
         return "tsv"
-    fields = [line.split(b"\t") for line in lines]
-    if all(len(row) == 3 and is_number(row[2]) for row in fields):
-        return "fast_align" if all(float(row[2]) <= 0 for row in fields) else "tsv"
-    if all(len(row) == 2 for row in fields):
+    # by the first line; a later one that does not fit is named when the file is read
+    first = lines[0].split(b"\t")
+    if len(first) == 3 and is_number(first[2]):
+        numbers = [line.rsplit(b"\t", 1)[-1] for line in lines]
+        return "fast_align" if all(float(x) <= 0 for x in numbers if is_number(x)) else "tsv"
+    if len(first) == 2:
         return "vmap"
-    fields = [line.split() for line in lines]
-    if all(len(row) == 3 and is_number(row[2]) for row in fields):
+    first = lines[0].split()
+    if len(first) == 3 and is_number(first[2]):
         return "moses"
-    raise UserError(f"{path} is in none of the known formats: name it with --from {{{','.join(FORMATS)}}}")
+    formats = ", ".join((*FORMATS, *NAMES))
+    raise UnusableFileError(f"{path} is no lexicon, and no table that lv-lexicon convert knows ({formats})")
 
 
 def is_number(text: bytes) -> bool:
@@ -90,13 +93,13 @@ def read(
                     entries.add(sources, targets, scores)
             except UnicodeDecodeError as error:
                 number = done + block.count(b"\n", 0, error.start) + 1
-                raise UserError(f"{path}, line {number}: not UTF-8") from None
+                raise UnusableFileError(f"{path}, line {number}: not UTF-8") from None
             except DamagedError as error:
                 number, what = error.args
-                raise UserError(f"{path}, line {done + number + 1}: {what}; this is no {kind} file") from None
+                raise UnusableFileError(f"{path}, line {done + number + 1}: {what}; this is no {kind} file") from None
             done += block.count(b"\n") + 1
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+        raise UnusableFileError(f"cannot read {path}: {error.strerror or error}") from None
     return entries
 
 

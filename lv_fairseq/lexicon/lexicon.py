@@ -91,6 +91,10 @@ class Lexicon:
     def candidate_numbers(self, source_words: Sequence[str], k: Optional[int] = None) -> np.ndarray:
         """Numbers of the target words that may translate a sentence: the k best of each of its words and phrases,
         and those of the empty key. Sorted, each once."""
+        if isinstance(source_words, str):
+            raise TypeError("give the source words as a list, not as one text")
+        if k is not None and k < 0:
+            raise ValueError(f"k must be 0 or more, not {k}")
         keys = self.find(phrases(source_words, self.longest_key))
         entries = np.concatenate([self.entries_of(keys, k)[1], self.entries_of(self._always)[1]])
         return np.unique(self.targets[entries])

@@ -20,7 +20,12 @@ class WordList(Sequence):
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def __getitem__(self, number: int) -> str:
+    def __getitem__(self, number):
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        if not -len(self) <= number < len(self):
+            raise IndexError(number)
+        number %= len(self)
         return self.text[self.starts[number] : self.starts[number + 1]].tobytes().decode()
 
     def __iter__(self) -> Iterator[str]:

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The whole story on real text that every Debian user has: package descriptions in English and German (or another
+# language), from apt to the report, in under 30 minutes on two cores.
+#   examples/debian_descriptions/run.sh [LANGUAGE] [OUT]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+language=${1:-de}
+out=${2:-runs/debian_en_$language}
+[ -f "$out/raw/test.$language" ] || python examples/debian_descriptions/make_corpus.py --language "$language" --out "$out/raw"
+scripts/prepare --source-lang en --target-lang "$language" --trainpref "$out/raw/train" --validpref "$out/raw/dev" \
+  --testpref "$out/raw/test" --out "$out/prepared"
+python scripts/run_experiment.py examples/debian_descriptions/config.yaml --prepared "$out/prepared" --out "$out/experiment"
+lv-report "$out/experiment"

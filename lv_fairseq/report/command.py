@@ -1,0 +1,116 @@
+"""``lv-report``: a page with the tables and figures of runs."""
+
+import argparse
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence
+
+from lv_fairseq.errors import UserError
+from lv_fairseq.files import written_whole
+from lv_fairseq.progress import stage
+from lv_fairseq.report.differences import most_different
+from lv_fairseq.report.drawing import png
+from lv_fairseq.report.page import page
+from lv_fairseq.report.run import SETS, Run, read_run
+from lv_fairseq.report.scores import SetScores, score_set
+from lv_fairseq.report.sections import Results, Section, pictures, sections
+
+
+def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="lv-report",
+        description="Writes one HTML page with the tables and figures of a run: coverage, BLEU with confidence "
+        "intervals, candidate lists, decoding time, learning curves, attention, and outputs side by side. The page is "
+        "one file and needs no network.",
+    )
+    add = parser.add_argument
+    add("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run, with results.json in it")
+    add("--out", type=Path, metavar="FILE", help="the page to write (default: report.html in the first RUN)")
+    add("--png", type=Path, metavar="FOLDER", help="write the pictures there too, as PNG files")
+    return parser.parse_args(argv)
+
+
+def check_places(out: Path, folder: Optional[Path]) -> None:
+    """Whether the files can be written, before the work."""
+    if out.is_dir():
+        raise UserError(f"{out} is a folder: name a file for the page with --out")
+    if not out.parent.is_dir():
+        raise UserError(f"there is no folder {out.parent} to write {out.name} to: make it first")
+    if not os.access(out.parent, os.W_OK):
+        raise UserError(f"cannot write to the folder {out.parent}: name another place with --out")
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is no folder: name another one with --png")
+
+
+def computed(run: Run, prefix: str) -> Results:
+    """The run with what its files give: scores, and sentences on which systems differ."""
+    with stage(f"scoring {run.name}", sum(len(system.outputs) for system in run.systems), " outputs") as progress:
+        scores = {which: score_set(run, which, progress) for which in SETS}
+    which = next((which for which in reversed(SETS) if len(scores[which].hypotheses) > 1), None)
+    differing = compare(scores[which]) if which is not None else []
+    return Results(run, prefix, scores, differing, which)
+
+
+def compare(scores: SetScores) -> list:
+    with stage("comparing outputs", len(scores.references), " sentences") as progress:
+        return most_different(scores, progress)
+
+
+def drawn(runs: Dict[str, Sequence[Section]]) -> Dict[str, bytes]:
+    """PNG files by name."""
+    files = {}
+    for name, parts in runs.items():
+        for picture in pictures(parts):
+            files[f"{name}-{re.sub(r'^run[0-9]+-', '', picture.id)}.png"] = png(picture)
+    return files
+
+
+def file_names(runs: Sequence[Run]) -> List[str]:
+    """A name for the files of each run, none twice."""
+    names: List[str] = []
+    for run in runs:
+        name = re.sub(r"[^\w.-]+", "_", run.name)[:60].strip("._") or "run"
+        names.append(name if name not in names else f"{name}_{len(names) + 1}")
+    return names
+
+
+def report(args: argparse.Namespace) -> str:
+    """Write what is asked for; returns one line about it."""
+    started = time.monotonic()
+    runs = [read_run(folder) for folder in args.runs]
+    out = args.out or args.runs[0] / "report.html"
+    check_places(out, args.png)
+    everything = [computed(run, f"run{i + 1}-") for i, run in enumerate(runs)]
+    parts = [sections(results) for results in everything]
+    with stage("drawing", 1):
+        text = page(list(zip(everything, parts)))
+        files = drawn(dict(zip(file_names(runs), parts))) if args.png else {}
+    for name, content in files.items():
+        args.png.mkdir(parents=True, exist_ok=True)
+        with written_whole(args.png / name) as file:
+            file.write(content)
+    with written_whole(out) as file:
+        file.write(text.encode())
+    systems = sum(len(run.systems) for run in runs)
+    counts = f"{len(runs)} run{'s' if len(runs) > 1 else ''}, {systems} system{'' if systems == 1 else 's'}"
+    images = f", {len(files)} pictures in {args.png}" if args.png else ""
+    return f"{out}: {counts}{images}, {time.monotonic() - started:.1f} seconds"
+
+
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    args = parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped: no page was written"))
+    try:
+        print(report(args))
+    except KeyboardInterrupt:
+        sys.exit("interrupted: no page was written")
+    except OSError as error:
+        raise UserError(f"{error.filename or 'a file'}: {error.strerror or error}") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,382 @@
+"""The sections of a report. Each is made of what the run holds, and says so if that is nothing."""
+
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from lv_fairseq.report.differences import SHORT, Sentence, words_outside
+from lv_fairseq.report.drawing import svg
+from lv_fairseq.report.figures import Line, Picture, heat_map, line_picture
+from lv_fairseq.report.markup import Html, join, tag
+from lv_fairseq.report.run import SETS, Attention, GridPoint, Run
+from lv_fairseq.report.scores import Scored, SetScores
+from lv_fairseq.report.tables import NOTHING, duration, filled_columns, marked, matrix, shown, table
+
+SET_NAMES = {"dev": "development set", "test": "test set"}
+PERCENT = "{:.1f} %"
+
+
+@dataclass(frozen=True)
+class Results:
+    """A run and what was computed from its files."""
+
+    run: Run
+    prefix: str  # of the identifiers in the page
+    scores: Dict[str, SetScores]  # by set
+    differing: Sequence[Sentence]
+    differing_set: Optional[str]
+
+
+class Section(NamedTuple):
+    id: str
+    title: str
+    explanation: str
+    parts: Sequence  # Html, Picture, or text that says what is missing
+
+
+def sections(results: Results) -> List[Section]:
+    makers: Sequence[Tuple[str, str, str, Callable[[Results], Iterator]]] = (
+        ("summary", "Summary", "What was trained, which system came out best, and with which settings.", summary),
+        (
+            "coverage",
+            "Coverage",
+            "How much of the training text the most frequent words make up: what a vocabulary of that size would lose "
+            "is the rest.",
+            coverage,
+        ),
+        (
+            "bleu",
+            "Translation quality",
+            "BLEU says how similar a translation is to a human one, from 0 to 100; the number after \u00b1 is how far "
+            "chance alone could move it (95 % confidence, half width of the interval).",
+            bleu,
+        ),
+        (
+            "grid",
+            "Quality by candidate list",
+            "A sentence is translated with a short list of words: the K most frequent ones and K' likely translations "
+            "of each of its source words; this is how BLEU depends on the two.",
+            grid_bleu,
+        ),
+        ("time", "Decoding time", "What a translated word costs, for each system and way of decoding.", decoding_time),
+        (
+            "curves",
+            "Learning curves",
+            "How uncertain a system is about the next word of text it was not trained on, in bits a word: less is "
+            "better, and steeper is faster.",
+            learning_curves,
+        ),
+        (
+            "lists",
+            "Candidate lists",
+            "How long the lists of words are, and how many of the words a human translator used are on them: what is "
+            "not on its list cannot be produced.",
+            candidate_lists,
+        ),
+        (
+            "attention",
+            "Attention",
+            "Which source words (on top) a system looked at while it wrote each target word (on the left): the "
+            "stronger the colour, the more. Words marked in red with an asterisk were unknown and were replaced "
+            "through these weights.",
+            attention,
+        ),
+        (
+            "outputs",
+            "Side by side",
+            "The sentences on which the systems differ most; words that the reference does not have are underlined.",
+            side_by_side,
+        ),
+    )
+    return [
+        Section(f"{results.prefix}{id}", title, explanation, list(make(results)))
+        for id, title, explanation, make in makers
+    ]
+
+
+def best(run: Run, scores: Dict[str, SetScores]) -> Optional[Tuple[str, int, Scored]]:
+    """Set, number and score of the best system: on the test set if there is one."""
+    for which in reversed(SETS):
+        known = [(i, scored) for i, scored in enumerate(scores[which].systems) if scored.bleu is not None]
+        if known:
+            return (which, *max(known, key=lambda pair: pair[1].bleu))
+    return None
+
+
+def with_interval(scored: Scored) -> str:
+    if scored.bleu is None:
+        return NOTHING
+    return f"{scored.bleu:.2f}" + (f" \u00b1 {scored.interval:.2f}" if scored.interval is not None else "")
+
+
+def compared(scored: Scored, first: Scored) -> str:
+    """The difference to the first system, and how likely chance alone gives one as large."""
+    if scored.same_as_first:
+        return "same output"
+    if scored.bleu is None or first.bleu is None:
+        return NOTHING
+    difference = f"{scored.bleu - first.bleu:+.2f}".replace("-", "\u2212")
+    return difference + (f" (p = {scored.p_value:.3f})" if scored.p_value is not None else "")
+
+
+def summary(results: Results) -> Iterator:
+    run = results.run
+    count = len(run.systems)
+    what = f"{count} system{'' if count == 1 else 's'}" if count else "No systems"
+    yield tag("p", f"{what}, trained on {run.pairs:,.0f} sentence pairs." if run.pairs is not None else f"{what}.")
+    top = best(run, results.scores)
+    if top is not None and count > 1:
+        which, i, scored = top
+        first = results.scores[which].systems[0]
+        against = f", {compared(scored, first)} against {run.systems[0].name}" if i and first.bleu is not None else ""
+        name = tag("strong", run.systems[i].name)
+        yield tag("p", f"Best on the {SET_NAMES[which]}: ", name, f" with {with_interval(scored)} BLEU{against}.")
+    elif top is not None:
+        which, i, scored = top
+        yield tag("p", f"{run.systems[i].name} has {with_interval(scored)} BLEU on the {SET_NAMES[which]}.")
+    rows = [
+        [system.name, system.note or NOTHING, duration(system.seconds), shown(system.updates)] for system in run.systems
+    ]
+    if rows:
+        heads, rows = filled_columns(["System", "What it is", "Training time", "Updates"], rows)
+        if len(heads) > 1:
+            yield table("Systems", heads, rows, kind="words")
+    if run.signature:
+        yield table("Settings and versions (signature)", ["Setting", "Value"], run.signature, kind="words")
+    else:
+        yield "results.json has no signature: with which settings these figures were made is not known."
+
+
+def coverage(results: Results) -> Iterator:
+    sides = results.run.sides
+    sizes = sorted({size for side in sides.values() for size in side.coverage})
+    percent = lambda share: shown(None if share is None else 100 * share, PERCENT)
+    rows = [[f"{size:,} words", *(percent(side.coverage.get(size)) for side in sides.values())] for size in sizes]
+    if not rows:
+        yield "results.json has no coverage of the training text."
+    totals = [(name, [shown(getattr(side, name)) for side in sides.values()]) for name in ("tokens", "types")]
+    rows += [[f"all: {name}", *cells] for name, cells in totals if set(cells) != {NOTHING}]
+    if sides and rows:
+        heads = ["Vocabulary", *(name.capitalize() for name in sides)]
+        yield table("Tokens of the training text that are among the most frequent words", heads, rows)
+
+
+def bleu(results: Results) -> Iterator:
+    run, scores = results.run, results.scores
+    if not run.systems:
+        yield "results.json has no systems."
+        return
+    heads, columns = ["System"], []
+    for which in SETS:
+        group = SET_NAMES[which].capitalize()
+        heads += [(group, "BLEU"), (group, "against first"), (group, "tokenised BLEU")]
+        columns += bleu_columns(run, which, scores[which])
+    rows = [[system.name, *(column[i] for column in columns)] for i, system in enumerate(run.systems)]
+    heads, rows = filled_columns(heads, rows)
+    if len(heads) == 1:
+        yield "There is neither a score nor an output that could be scored."
+    else:
+        best = "The best of a column is bold. " if len(rows) > 1 else ""
+        yield table(f"BLEU of the systems. {best}".strip(), heads, rows, kind="systems")
+        if any(scored.p_value is not None for which in SETS for scored in scores[which].systems):
+            yield tag(
+                "p",
+                f"\u201cAgainst first\u201d: the difference to {run.systems[0].name}, and p, the probability that "
+                "chance alone makes one as large (paired bootstrap); below 0.05 a difference is usually called "
+                "significant.",
+                class_="quiet",
+            )
+        yield tag(
+            "p",
+            "BLEU is of detokenised text, by sacrebleu; tokenised BLEU is the paper\u2019s measure and depends on the "
+            "tokeniser: compare it with nothing else.",
+            class_="quiet",
+        )
+    signatures = {which: scores[which].signatures for which in SETS if scores[which].signatures}
+    for signature in sorted({one for some in signatures.values() for one in some}):
+        where = ", ".join(which for which, some in signatures.items() if signature in some)
+        yield tag("p", f"Signature ({where}): ", tag("code", signature), class_="quiet")
+    for which in SETS:
+        yield from scores[which].notes
+
+
+def bleu_columns(run: Run, which: str, scores: SetScores) -> List[list]:
+    """BLEU, its difference to the first system, and tokenised BLEU of all systems on one set."""
+    tokenised = [system.outputs[which].tokenised_bleu if which in system.outputs else None for system in run.systems]
+    systems, first = scores.systems, scores.systems[0]
+    return [
+        mark([scored.bleu for scored in systems], [with_interval(scored) for scored in systems]),
+        [NOTHING, *(compared(scored, first) for scored in systems[1:])],
+        mark(tokenised, [shown(value, "{:.2f}") for value in tokenised]),
+    ]
+
+
+def mark(values: Sequence[Optional[float]], texts: Sequence[str]) -> list:
+    """The texts, that of the largest value marked if there are several."""
+    known = [value for value in values if value is not None]
+    return [marked(text, len(known) > 1 and value == max(known)) for value, text in zip(values, texts)]
+
+
+def grid_lines(grid: Sequence[GridPoint], x: str, y: str, scale: float = 1) -> List[Line]:
+    lines = []
+    for k in sorted({point.k for point in grid}):
+        points = [(getattr(point, x), getattr(point, y)) for point in grid if point.k == k]
+        known = sorted((a, b * scale) for a, b in points if a is not None and b is not None)
+        lines.append(Line(f"K = {k:,}", known))
+    return lines
+
+
+def grid_bleu(results: Results) -> Iterator:
+    grid = [point for point in results.run.grid if point.bleu is not None]
+    if not grid:
+        yield "results.json has no BLEU for several K and K'."
+        return
+    places = [point.per_word for point in grid]
+    lines = grid_lines(grid, "per_word", "bleu")
+    yield line_picture(f"{results.prefix}grid-bleu", "BLEU by K and K'", lines, "K' (logarithmic)", "BLEU", places)
+    values = {(point.k, point.per_word): point.bleu for point in grid}
+    yield matrix("BLEU by K (rows) and K' (columns). The best is bold.", "K", values, "{:.2f}".format, mark_best=True)
+
+
+def decoding_time(results: Results) -> Iterator:
+    systems = [system for system in results.run.systems if any(x is not None for x in system.decoding.values())]
+    if not systems:
+        yield "results.json has no decoding times."
+        return
+    first = systems[0].decoding.get("ms_per_word")
+    rows = []
+    for system in systems:
+        find = system.decoding.get
+        time = find("ms_per_word")
+        ratio = time / first if time is not None and first else None
+        counts = [shown(find(name)) for name in ("mean_list", "unknown", "replaced", "expanded")]
+        rows.append([system.name, shown(time, "{:,.1f}"), shown(ratio, "{:.2f}"), *counts])
+    names = ["System", "ms a word", "ratio", "mean list", "unknown words", "replaced", "lists enlarged"]
+    yield table("Decoding time, and what was decoded with", *filled_columns(names, rows), kind="systems")
+
+
+def learning_curves(results: Results) -> Iterator:
+    curves = results.run.curves
+    longest = max((p.seconds for curve in curves for p in curve.points if p.seconds is not None), default=0)
+    unit, seconds = ("hours", 3600) if longest >= 2 * 3600 else ("minutes", 60)
+
+    def lines(x: str, y: str, divisor: float = 1) -> List[Line]:
+        pairs = [(curve.name, [(getattr(p, x), getattr(p, y)) for p in curve.points]) for curve in curves]
+        return [
+            Line(name, sorted((a / divisor, b) for a, b in points if a is not None and b is not None))
+            for name, points in pairs
+        ]
+
+    time, bits = f"{unit} of training", "bits a word"
+    pictures = [
+        line_picture(f"{results.prefix}curves-time", "Learning curves", lines("seconds", "bits", seconds), time, bits),
+        line_picture(f"{results.prefix}curves-updates", "Learning curves", lines("updates", "bits"), "updates", bits),
+        line_picture(f"{results.prefix}curves-bleu", "BLEU", lines("seconds", "bleu", seconds), time, "BLEU"),
+    ]
+    pictures = [picture for picture in pictures if picture is not None]
+    if pictures:
+        yield pictures
+    else:
+        yield "results.json has no learning curves."
+
+
+def candidate_lists(results: Results) -> Iterator:
+    grid = results.run.grid
+    covered = {(p.k, p.per_word): p.coverage for p in grid if p.coverage is not None}
+    lengths = {(p.k, p.per_word): p.mean_list for p in grid if p.mean_list is not None}
+    if covered:
+        lines = grid_lines(grid, "per_word", "coverage", 100)
+        title, y = "Reference words on the lists by K and K'", "reference words covered, %"
+        places = [per_word for _, per_word in covered]
+        yield line_picture(f"{results.prefix}lists", title, lines, "K' (logarithmic)", y, places)
+        show = lambda share: PERCENT.format(100 * share)
+        yield matrix("Reference words on the lists, by K (rows) and K' (columns)", "K", covered, show)
+    if lengths:
+        yield matrix("Mean length of a list, by K (rows) and K' (columns)", "K", lengths, "{:,.0f}".format)
+    if not covered and not lengths:
+        yield "results.json has no candidate lists for several K and K'."
+
+
+def attention(results: Results) -> Iterator:
+    names = {system.id: system.name for system in results.run.systems}
+    drawn = 0
+    for i, sentence in enumerate(results.run.attention):
+        id = f"{results.prefix}attention-{i + 1}"
+        picture = heat_map(id, sentence.source, sentence.target, sentence.weights, sentence.replaced)
+        if picture is None:
+            continue
+        drawn += 1
+        caption = [f"{drawn}. {names.get(sentence.system, sentence.system)}".strip()]
+        if sentence.replaced:
+            words = ", ".join(sentence.target[place] for place in sentence.replaced)
+            caption.append(f"* replaced: {words}")
+        yield tag("h4", ". ".join(caption))
+        yield picture
+        yield tag("details", tag("summary", "As a table"), strongest(sentence))
+    if not drawn:
+        yield "results.json has no attention weights."
+
+
+def strongest(sentence: Attention) -> Html:
+    """The source word that each target word looked at most."""
+    rows = []
+    for i, (word, weights) in enumerate(zip(sentence.target, sentence.weights)):
+        place = max(range(len(weights)), key=weights.__getitem__)
+        star = " *" if i in sentence.replaced else ""
+        rows.append([word + star, sentence.source[place], f"{weights[place]:.2f}"])
+    heads = ["Target word", "Source word", "Weight"]
+    return table("The source word with the largest weight for each target word", heads, rows, kind="words")
+
+
+def side_by_side(results: Results) -> Iterator:
+    if results.differing_set is None:
+        yield "There are no outputs of two systems to compare."
+        return
+    if not results.differing:
+        yield "The systems do not differ on any sentence."
+        return
+    count = len(results.differing)
+    yield tag(
+        "p",
+        f"{count} sentence{'' if count == 1 else 's'} of the {SET_NAMES[results.differing_set]}, the largest "
+        f"difference of sentence chrF first, but references of fewer than {SHORT} words last. chrF counts common "
+        "letter sequences, from 0 to 100; it stands after the systems.",
+        class_="quiet",
+    )
+    scores = results.scores[results.differing_set]
+    for sentence in results.differing:
+        yield compared_outputs(results.run, scores, sentence)
+
+
+def compared_outputs(run: Run, scores: SetScores, sentence: Sentence) -> Html:
+    reference = scores.references[sentence.number]
+    rows = [("Source", scores.sources[sentence.number])] if scores.sources else []
+    rows.append(("Reference", reference))
+    systems: Dict[str, List[int]] = {}  # by what they wrote
+    for i in sentence.chrf:
+        systems.setdefault(scores.hypotheses[i][sentence.number], []).append(i)
+    for output, who in systems.items():
+        words = words_outside(output, reference)
+        text = join((tag("mark", word) if outside else word for word, outside in words), " ")
+        names = join((tag("span", run.systems[i].name, class_="name") for i in who), ", ")
+        chrf = tag("span", f"{sentence.chrf[who[0]]:.0f}", class_="quiet")
+        rows.append((join([names, chrf], " "), text or tag("em", "nothing")))
+    inside = [tag("div", tag("dt", name), tag("dd", text)) for name, text in rows]
+    return tag("article", tag("h4", f"Sentence {sentence.number + 1:,}"), tag("dl", *inside), class_="sentence")
+
+
+def shown_part(part) -> Html:
+    """A part of a section as HTML: pictures drawn, plain text as a remark on what is missing."""
+    if isinstance(part, Picture):
+        return tag("div", tag("figure", svg(part), class_=None if part.scales else "scroll"), class_="pictures")
+    if isinstance(part, list):
+        return tag("div", *(tag("figure", svg(picture)) for picture in part), class_="pictures")
+    return part if isinstance(part, Html) else tag("p", part, class_="missing")
+
+
+def pictures(sections: Sequence[Section]) -> Iterator[Picture]:
+    for section in sections:
+        for part in section.parts:
+            if isinstance(part, Picture):
+                yield part
+            elif isinstance(part, list):
+                yield from part
