@@ -34,7 +34,7 @@ class Lexicon:
         self.starts, self.targets, self.scores = arrays["starts"], arrays["targets"], arrays["scores"]
         self._index = WordIndex(self.keys, arrays["source_hashes"], arrays["source_order"])
         self.longest_key = about["longest_key"]  # words
-        self._always = self._index.find([""])
+        self._always = self.entries_of(self._index.find([""]))[1]  # entries of the empty key
 
     @classmethod
     def load(cls, path) -> "Lexicon":
@@ -96,7 +96,9 @@ class Lexicon:
         if k is not None and k < 0:
             raise ValueError(f"k must be 0 or more, not {k}")
         keys = self.find(phrases(source_words, self.longest_key))
-        entries = np.concatenate([self.entries_of(keys, k)[1], self.entries_of(self._always)[1]])
+        entries = self.entries_of(keys, k)[1]
+        if len(self._always):
+            entries = np.concatenate([entries, self._always])
         return np.unique(self.targets[entries])
 
     def candidates(self, source_words: Sequence[str], k: Optional[int] = None) -> List[str]:

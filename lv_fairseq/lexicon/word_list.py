@@ -5,6 +5,8 @@ from typing import Dict, Iterator, Sequence, Tuple
 
 import numpy as np
 
+MOST_SEEN = 1 << 17  # words to remember
+
 
 class WordList(Sequence):
     """Words by number. Nothing is decoded before it is asked for.
@@ -44,9 +46,19 @@ class WordIndex:
 
     def __init__(self, words: WordList, hashes: np.ndarray, order: np.ndarray):
         self.words, self.hashes, self.order = words, hashes, order
+        self._seen: Dict[str, int] = {}  # words that were looked for before
 
     def find(self, words: Sequence[str]) -> np.ndarray:
         """The number of each word, -1 for a word that is not there."""
+        new = [word for word in words if word not in self._seen]
+        if new:
+            if len(self._seen) > MOST_SEEN:
+                self._seen.clear()
+                new = list(words)
+            self._seen.update(zip(new, self._search(new).tolist()))
+        return np.fromiter(map(self._seen.__getitem__, words), np.int64, len(words))
+
+    def _search(self, words: Sequence[str]) -> np.ndarray:
         wanted = np.array([word_hash(word.encode(errors="surrogatepass")) for word in words], dtype=np.uint64)
         begins = np.searchsorted(self.hashes, wanted, side="left")
         ends = np.searchsorted(self.hashes, wanted, side="right")  # more than one after it if hashes collide
