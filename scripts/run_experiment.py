@@ -22,12 +22,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 import yaml
 
+from lv_fairseq.corpus_coverage import count_words, coverage
 from lv_fairseq.errors import UserError
 from lv_fairseq.files import written_whole
 
@@ -127,16 +127,11 @@ class Experiment:
         """Sizes of the training text, and the paper's coverage table."""
         result = {}
         for side, language in zip(("source", "target"), self.languages):
-            counts, pairs = Counter(), 0
-            with open(self.prepared / "text" / f"train.{language}", encoding="utf-8", newline="\n") as text:
-                for line in text:
-                    counts.update(line.split())
-                    pairs += 1
-            ranked = list(itertools.accumulate(count for _, count in counts.most_common()))
-            sizes = [size for size in (5000, 15000, 30000, 50000, 500000) if size < len(ranked)]
-            coverage = {str(size): ranked[size - 1] / ranked[-1] for size in sizes}
-            result[side] = {"tokens": ranked[-1], "types": len(ranked), "coverage": coverage}
-            result["pairs"] = pairs
+            counts = count_words(self.prepared / "text" / f"train.{language}")
+            sizes = [size for size in (5000, 15000, 30000, 50000, 500000) if size < counts.types]
+            shares = {str(size): share for size, share in coverage(counts, sizes).items()}
+            result[side] = {"tokens": counts.tokens, "types": counts.types, "coverage": shares}
+            result["pairs"] = counts.sentences
         return result
 
     def texts(self) -> Dict:

@@ -10,10 +10,20 @@ from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_l
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lv_fairseq.softmax import full_cross_entropy, limited, limited_cross_entropy, table_chunks
+from lv_fairseq.softmax import full_cross_entropy, limited, limited_cross_entropy, listed_cross_entropy
 
 DOUBLE = torch.float64
 TOLERANCE = {DOUBLE: dict(rtol=1e-10, atol=1e-10), torch.float32: dict(rtol=1e-5, atol=1e-5)}
+
+
+def table_chunks(weight, bias, rows):
+    """The whole table, at most ``rows`` rows at a time."""
+    for first in range(0, len(weight), rows):
+        yield (
+            first,
+            weight[first : first + rows].detach(),
+            None if bias is None else bias[first : first + rows].detach(),
+        )
 
 
 def page(tokens=7, rows=11, dim=5, spare=0, proposal=False, bias=True, dtype=DOUBLE, seed=1, scale=1.0):
@@ -292,7 +302,6 @@ def test_half_precision_features_and_a_single_precision_table():
 def test_the_whole_vocabulary_in_chunks(tokens, words, rows, shuffled, smoothing, dtype, block, bias, seed):
     features, weight, b, _, targets = page(tokens, words, bias=bias, dtype=dtype, seed=seed)
     chunks = list(table_chunks(weight, b if bias else None, rows))
-    assert all(chunk.data_ptr() == weight[first:].data_ptr() and len(chunk) <= rows for first, chunk, _ in chunks)
     if shuffled:
         np.random.default_rng(seed).shuffle(chunks)
     with pytest.MonkeyPatch.context() as patch:
@@ -308,3 +317,26 @@ def test_a_word_in_no_chunk_is_noticed():
     chunks = list(table_chunks(weight, bias, rows=1))
     del chunks[int(targets[0])]
     assert full_cross_entropy(features, chunks, targets)[0].isnan()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_over_lists_it_is_the_cross_entropy_of_the_words_on_each_list(smoothing):
+    features, weight, bias, _, targets = page(tokens=9, rows=20)
+    lists = [torch.tensor([7, 12, 19]), torch.tensor([], dtype=torch.long), torch.tensor([5])]
+    sentences, right = features.detach().split(3), torch.tensor([[12, 0, 6], [4, 9, 2], [5, 7, 1]])
+    rows = lambda words: (weight.detach()[words], bias.detach()[words])
+    loss, nll, outside = listed_cross_entropy(sentences, list(right), 5, lists, rows, 3, smoothing)
+    expected = [0.0, 0.0]
+    for sentence, words, own in zip(sentences, right.tolist(), lists):
+        listed = [*range(5), *own.tolist()]
+        part = reference(
+            sentence,
+            weight[listed],
+            bias[listed],
+            None,
+            torch.tensor([listed.index(word if word in listed else 3) for word in words]),
+            smoothing,
+        )
+        expected = [total + float(value) for total, value in zip(expected, part)]
+    assert [float(loss), float(nll)] == pytest.approx(expected, rel=1e-6)
+    assert int(outside) == 3

@@ -1,6 +1,6 @@
 """Cross entropy over the whole vocabulary V, whose rows pass through the memory chunk by chunk."""
 
-from typing import Iterable, Iterator, Optional, Tuple
+from typing import Iterable, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -8,13 +8,6 @@ from torch import Tensor
 from lv_fairseq.softmax.limited import CHUNK_BYTES, add_product, log_normaliser
 
 Chunk = Tuple[int, Tensor, Optional[Tensor]]  # the first word's number, weight (rows x dim), bias (rows)
-
-
-def table_chunks(weight: Tensor, bias: Optional[Tensor], rows: int = 8192) -> Iterator[Chunk]:
-    """Views of a table (words x dim) and its bias (words), at most ``rows`` rows each."""
-    for first in range(0, len(weight), rows):
-        part = slice(first, first + rows)
-        yield first, weight[part].detach(), None if bias is None else bias[part].detach()
 
 
 @torch.no_grad()
@@ -27,7 +20,7 @@ def full_cross_entropy(
 
     Args:
         features: tokens x dim; half precision is raised to single
-        chunks: the rows of every word, once, on any device and in any order; see `table_chunks`
+        chunks: the rows of every word, once, on any device and in any order; see `WordTable.chunks`
         targets: tokens: the number of the right word; every token counts. NaN comes back if a word is in no chunk
         smoothing: fairseq's label smoothing
     """
