@@ -3,7 +3,7 @@
 import glob
 import os
 from pathlib import Path
-from typing import Optional, Tuple, Type
+from typing import Optional, Sequence, Tuple, Type
 
 from fairseq.data import Dictionary, data_utils
 
@@ -22,6 +22,18 @@ def languages(folder: str, source: Optional[str], target: Optional[str]) -> Tupl
             "or name the languages with --source-lang and --target-lang"
         )
     return source, target
+
+
+def check_shards(folders: Sequence[str], source: str, target: str) -> None:
+    """fairseq reads the dictionaries of the first shard only; those of the others, if there, must be the same."""
+    for name in (f"dict.{source}.txt", f"dict.{target}.txt"):
+        first = Path(folders[0], name)
+        for path in (Path(folder, name) for folder in folders[1:]):
+            if path.is_file() and first.is_file() and path.read_bytes() != first.read_bytes():
+                raise UserError(
+                    f"{path} is another dictionary than {first}: binarise all shards with the same ones "
+                    "(fairseq-preprocess --srcdict, --tgtdict)"
+                )
 
 
 def load_dictionary(path: str, kind: Type[Dictionary] = Dictionary) -> Dictionary:

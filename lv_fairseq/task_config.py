@@ -10,7 +10,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks.translation import TranslationConfig
 from omegaconf import II
 
-from lv_fairseq.data_folder import languages
+from lv_fairseq.data_folder import check_shards, languages
 from lv_fairseq.errors import UserError
 from lv_fairseq.generation import RULES
 
@@ -114,7 +114,8 @@ def check(cfg: LVTranslationConfig) -> None:
     elif cfg.source_tau or cfg.reshuffle_partitions or str(cfg.proposal) != "uniform":
         raise UserError("--source-tau, --reshuffle-partitions and --proposal only work with partitions: give --tau N")
     check_decoding(cfg)
-    languages(utils.split_paths(cfg.data)[0], cfg.source_lang, cfg.target_lang)
+    folders = utils.split_paths(cfg.data)
+    check_shards(folders, *languages(folders[0], cfg.source_lang, cfg.target_lang))
 
 
 def check_decoding(cfg: LVTranslationConfig) -> None:

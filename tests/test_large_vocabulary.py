@@ -289,6 +289,10 @@ def test_shards_get_their_own_partitions(data, text, tmp_path):
     result = train(":".join(map(str, shards)), tmp_path, *SMALL, *TAU, *ADAM, "--max-epoch", 3)
     valid = [float(x) for x in re.findall(r"valid on 'valid' subset \| loss ([\d.]+)", result.stdout + result.stderr)]
     assert len(valid) == 3 and valid[2] < valid[0]
+    words = (shards[1] / "dict.tgt.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    (shards[1] / "dict.tgt.txt").write_text("".join(reversed(words)), encoding="utf-8")
+    result = run("lv-partition", ":".join(map(str, shards)), "--tau", 300, check=False)
+    assert result.returncode == 1 and "another dictionary" in result.stderr.strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from fairseq.tasks.translation import load_langpair_dataset
 from tqdm import tqdm
 
 from lv_fairseq.batching.look_ahead import sorted_look_ahead
-from lv_fairseq.data_folder import check_subset, languages, load_dictionary
+from lv_fairseq.data_folder import check_shards, check_subset, languages, load_dictionary
 from lv_fairseq.errors import UserError
 from lv_fairseq.partitions.plan import PartitionPlan, Sentences, partition
 from lv_fairseq.partitions.sentences import sentences
@@ -192,6 +192,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     shards = utils.split_paths(args.data)
     source, target = languages(shards[0], args.source_lang, args.target_lang)
+    check_shards(shards, source, target)
     dictionaries = [load_dictionary(os.path.join(shards[0], f"dict.{name}.txt")) for name in (source, target)]
     for i, folder in enumerate(shards):
         languages(folder, source, target)

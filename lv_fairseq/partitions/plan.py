@@ -196,6 +196,6 @@ def too_many_words(sides: Sequence[Side], order: np.ndarray, number: int) -> Use
             break
         most = max(most, side.different_words(order[i]))
     return UserError(
-        f"sentence {number} (from 0) has {side.different_words(number)} different {side.name} words, more than "
+        f"sentence {number}, counted from 0, has {side.different_words(number)} different {side.name} words, more than "
         f"{option} {side.tau}: the smallest {option} for this corpus is {most}"
     )

@@ -102,7 +102,8 @@ def leave_out_frozen(optimizer: Optimizer, state_dict: Dict) -> Dict:
     if len(groups) != 1 or len(saved) != 1 or None in places or len(saved[0]) != places[0][1]:
         raise UserError(
             f"the checkpoint's optimiser knows {sum(map(len, saved))} parameters, this run trains "
-            f"{sum(map(len, groups))}: start the optimiser anew with --reset-optimizer"
+            f"{sum(map(len, groups))}: start the optimiser anew with "
+            "--reset-optimizer (after --freeze-word-tables, say)"
         )
     kept = [saved[0][place] for place, _ in places]
     state = {number: value for number, value in state_dict["state"].items() if number in kept}
