@@ -7,7 +7,8 @@
 Rows: RNNsearch over a shortlist of words; RNNsearch-LV over all words with partitions; decoding with candidate lists,
 whose K and K' are the best on the development set; replaced unknown words; new partitions every epoch; word vectors
 frozen at the end; an ensemble of the best and second-best points of all LV runs. Every stage leaves its files behind
-and is not done again: start the command again after it was stopped. Figures go to OUT/results.json.
+and is not done again: start the command again after it was stopped. Figures go to OUT/results.json. On CPUs several
+trainings or decodings run side by side (`parallel`), which costs less than many threads for each.
 """
 
 import argparse
@@ -22,8 +23,9 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import yaml
 
@@ -36,13 +38,14 @@ BIN = Path(sys.executable).parent
 PLUGIN = ["--user-dir", ROOT / "lv_fairseq", "--task", "lv_translation"]
 score = runpy.run_path(str(ROOT / "scripts" / "score"))["score"]
 
+ORDER = ("rnnsearch", "rnnsearch-unk", "lv", "lv-list", "lv-unk", "reshuffle", "frozen", "ensemble")
 DEFAULTS = {
     "name": "experiment",
     "shortlist": 30000,  # words of the baseline, on both sides
     "tau": 15000,
     "source_tau": 0,
     "hours": 1.0,  # of training, the same for every run
-    "frozen_hours": 0.25,  # of tuning with frozen word vectors
+    "frozen_hours": 0.25,  # of tuning with frozen word vectors, on top of that
     "seeds": [1, 2],  # of the LV runs, for the ensemble
     "beam": 12,
     "frequent": [15000, 30000, 50000],  # K to try
@@ -52,6 +55,7 @@ DEFAULTS = {
     "train": [],  # flags of fairseq-train, for every run
     "generate": [],  # flags of fairseq-generate, for every row
     "attention": 4,  # sentences to draw
+    "parallel": 1,  # trainings or decodings at a time, which share the cores
 }
 
 
@@ -67,38 +71,71 @@ class Experiment:
         self.config, self.prepared, self.out = config, prepared, out
         settings = json.loads((prepared / "prepare.json").read_text(encoding="utf-8"))
         self.languages = [settings["source_lang"], settings["target_lang"]]
+        self.environment = dict(os.environ)
+        if config["parallel"] > 1:
+            threads = max((os.cpu_count() or 1) // config["parallel"], 1)
+            self.environment.setdefault("OMP_NUM_THREADS", str(threads))
         self.results = {"name": config["name"], "signature": signature(config), "systems": [], "grid": [], "curves": []}
 
     def run(self) -> None:
         self.results["corpus"] = self.stage("corpus", self.corpus)
         self.results["texts"] = self.texts()
         self.shortlist_data()
-        runs = {"rnnsearch": self.train("rnnsearch", self.out / "shortlist", 1, shortlist=True)}
-        for seed in self.config["seeds"]:
-            runs[f"lv{seed}"] = self.train(f"lv{seed}", self.prepared / "data", seed)
-        runs["reshuffle"] = self.train("reshuffle", self.prepared / "data", 1, reshuffle=True)
-        first = f"lv{self.config['seeds'][0]}"
-        runs["frozen"] = self.train("frozen", self.prepared / "data", 1, frozen_from=runs["reshuffle"])
-        best_k = self.choose_lists(self.best(runs[first]))
+        runs = self.train_all()
+        first = runs[f"lv{self.config['seeds'][0]}"]
+        best_k = self.choose_lists(self.best(first))
         lists = ["--candidate-frequent", best_k[0], "--candidate-per-word", best_k[1]]
         self.results["signature"].update({"K": best_k[0], "K'": best_k[1]})
-
-        self.system("rnnsearch", "RNNsearch", runs["rnnsearch"], [], shortlist=True)
-        self.system("rnnsearch-unk", "RNNsearch + UNK replace", runs["rnnsearch"], [], shortlist=True, replace=True)
-        self.system("lv", "RNNsearch-LV", runs[first], [])
-        self.system("lv-list", "+ candidate list", runs[first], lists)
-        self.system("lv-unk", "+ UNK replace", runs[first], lists, replace=True)
-        self.system("reshuffle", "+ reshuffle", runs["reshuffle"], lists, replace=True)
-        self.system("frozen", "+ frozen word vectors", runs["frozen"], lists, replace=True)
-        ensemble = [path for name, run in runs.items() if name != "rnnsearch" for path in self.points(run)[:2]]
-        self.system("ensemble", "+ ensemble", None, lists, replace=True, paths=ensemble)
+        self.results["systems"] = self.decode_all(runs, first, lists)
         self.results["curves"] = [self.curve(name, run) for name, run in runs.items()]
-        self.results["attention"] = self.stage("attention", lambda: self.attention(runs[first], lists))
+        self.results["attention"] = self.stage("attention", lambda: self.attention(first, lists))
         with written_whole(self.out / "results.json") as file:
             file.write(json.dumps(self.results, indent=1, ensure_ascii=False).encode())
         for row in self.results["systems"]:
             print(f"{row['name']:32} dev {row['dev']['bleu']:6.2f}   test {row['test']['bleu']:6.2f}")
         print(f"{self.out / 'results.json'} is written: lv-report {self.out}")
+
+    def train_all(self) -> Dict[str, Path]:
+        """The folders of all runs."""
+        full = self.prepared / "data"
+        plans = {"rnnsearch": lambda: self.train("rnnsearch", self.out / "shortlist", 1, shortlist=True)}
+        for seed in self.config["seeds"]:
+            plans[f"lv{seed}"] = lambda seed=seed: self.train(f"lv{seed}", full, seed)
+        plans["reshuffle"] = lambda: self.train("reshuffle", full, 1, reshuffle=True)
+        runs = dict(zip(plans, self.together(plans.values())))
+        runs["frozen"] = self.train("frozen", full, 1, frozen_from=runs["reshuffle"])
+        return runs
+
+    def decode_all(self, runs: Dict[str, Path], first: Path, lists: List) -> List[Dict]:
+        """The rows of the table. The ensemble, which takes longest, starts first."""
+        best = {name: [self.best(run)] for name, run in runs.items()}
+        points = [path for name, run in runs.items() if name != "rnnsearch" for path in self.points(run)[:2]]
+        baseline = {"data": self.out / "shortlist"}
+        rows = [
+            ("ensemble", "+ ensemble", points, lists, {"replace": True}),
+            ("lv", "RNNsearch-LV", best[first.name], [], {}),
+            ("rnnsearch", "RNNsearch", best["rnnsearch"], [], baseline),
+            ("rnnsearch-unk", "RNNsearch + UNK replace", best["rnnsearch"], [], {**baseline, "replace": True}),
+            ("lv-list", "+ candidate list", best[first.name], lists, {}),
+            ("lv-unk", "+ UNK replace", best[first.name], lists, {"replace": True}),
+            ("reshuffle", "+ reshuffle", best["reshuffle"], lists, {"replace": True}),
+            ("frozen", "+ frozen word vectors", best["frozen"], lists, {"replace": True}),
+        ]
+        self.lexicon_for(self.out / "shortlist")
+        self.together(
+            lambda name=name, split=split, paths=paths, flags=flags, how=how: self.decode(
+                name, split, paths, flags, **how
+            )
+            for name, _, paths, flags, how in rows
+            for split in ("valid", "test")
+        )
+        in_order = sorted(rows, key=lambda row: ORDER.index(row[0]))
+        return [self.row(name, title, paths, flags, how) for name, title, paths, flags, how in in_order]
+
+    def together(self, works: Iterable[Callable]) -> List:
+        """The results of some works, as many at a time as the configuration says."""
+        with ThreadPoolExecutor(self.config["parallel"]) as pool:
+            return [future.result() for future in [pool.submit(work) for work in works]]
 
     def stage(self, name: str, work):
         """The result of some work, which is kept as OUT/stages/NAME.json and not done again."""
@@ -117,7 +154,7 @@ class Experiment:
         with open(log, "w", encoding="utf-8") as output:
             program = [BIN / command[0], *command[1:]]
             failed = subprocess.run(
-                list(map(str, program)), stdout=output, stderr=subprocess.STDOUT, cwd=ROOT
+                list(map(str, program)), stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, env=self.environment
             ).returncode
         if failed:
             raise UserError(f"{command[0]} failed: the reason is at the end of {log}")
@@ -170,7 +207,8 @@ class Experiment:
     ) -> Path:
         """Train for the hours of the configuration, over all starts of the command together. Returns its folder."""
         folder = self.out / name
-        hours = self.config["frozen_hours"] if frozen_from else self.config["hours"]
+        # fairseq counts the time of the checkpoint that a run starts from
+        hours = self.config["hours"] + (self.config["frozen_hours"] if frozen_from else 0)
         flags = [*PLUGIN, *self.config["train"], "--seed", seed, "--save-dir", folder, "--stop-time-hours", hours]
         flags += ["--log-format", "json", "--log-file", folder / "train.log", "--criterion", "partition_cross_entropy"]
         flags += ["--max-epoch", 10000, "--no-epoch-checkpoints", "--keep-best-checkpoints", 2]
@@ -196,9 +234,16 @@ class Experiment:
         return self.points(run)[0]
 
     def generate(
-        self, name: str, subset: str, paths: Sequence[Path], flags: Sequence, data: Path, replace: bool
+        self,
+        name: str,
+        subset: str,
+        paths: Sequence[Path],
+        flags: Sequence,
+        data: Path,
+        replace: bool,
+        sentences: Optional[int] = None,
     ) -> Dict:
-        """Translate and score a subset."""
+        """Translate and score a subset, or its first sentences."""
         output = self.out / "outputs" / f"{name}.{subset}.out"
         own = ["--gen-subset", subset, "--beam", self.config["beam"], *self.config["generate"], *flags]
         if replace or "--candidate-per-word" in flags:
@@ -209,7 +254,7 @@ class Experiment:
         path = ":".join(map(str, paths))
         started = time.monotonic()
         text = self.command("fairseq-generate", data, *PLUGIN, "--path", path, *own, log=output)
-        detokenised, scores = score(self.prepared, output, subset)
+        detokenised, scores = score(self.prepared, output, subset, sentences)
         hypotheses = output.with_suffix(".hyp")
         with written_whole(hypotheses) as file:
             file.writelines(line.encode() + b"\n" for line in detokenised)
@@ -225,7 +270,7 @@ class Experiment:
 
     def lexicon_for(self, data: Path) -> Path:
         """The lexicon was made for the dictionaries of all words; the shortlist takes it as a table of words."""
-        if data == self.prepared / "data":
+        if data != self.out / "shortlist":
             return self.prepared / "lexicon"
         path = self.out / "shortlist.lexicon"
         if not path.exists():
@@ -241,18 +286,39 @@ class Experiment:
             "words", lambda: sum(1 for _ in open(self.prepared / "data" / f"dict.{self.languages[1]}.txt"))
         )
         frequent = sorted({min(k, words) for k in self.config["frequent"]})
-        for k, per_word in itertools.product(frequent, self.config["per_word"]):
+        grid = list(itertools.product(frequent, self.config["per_word"]))
+        data, sentences = self.grid_data()
+
+        def decode(k: int, per_word: int) -> Dict:
             flags = ["--candidate-frequent", k, "--candidate-per-word", per_word]
-            work = lambda k=k, per_word=per_word, flags=flags: self.generate(
-                f"grid.{k}.{per_word}", "valid", [checkpoint], flags, self.prepared / "data", False
-            )
-            scores = self.stage(f"grid.{k}.{per_word}", work)
+            name = f"grid.{k}.{per_word}"
+            work = lambda: self.generate(name, "valid", [checkpoint], flags, data, False, sentences)
+            return self.stage(name, work)
+
+        found = self.together(lambda point=point: decode(*point) for point in grid)
+        for (k, per_word), scores in zip(grid, found):
             size = re.search(r"candidate lists of ([\d,]+) words", scores["summary"])
             entry = {"K": k, "K'": per_word, "bleu": scores["bleu"], "coverage": self.coverage(k, per_word)}
             entry["mean_list"] = int(size.group(1).replace(",", "")) if size else None
             self.results["grid"].append(entry)
         best = max(self.results["grid"], key=lambda entry: entry["bleu"])
         return [best["K"], best["K'"]]
+
+    def grid_data(self) -> Tuple[Path, int]:
+        """The first sentences of the development set, binarised, and how many they are."""
+        folder, part = self.out / "grid", self.out / "grid.part"
+        if not folder.exists():
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(parents=True)
+            flags = ["--validpref", part / "text", "--destdir", part, "-s", self.languages[0], "-t", self.languages[1]]
+            for side, language in zip(("src", "tgt"), self.languages):
+                with open(self.prepared / "text" / f"valid.{language}", "rb") as text:
+                    lines = list(itertools.islice(text, self.config["grid_sentences"]))
+                (part / f"text.{language}").write_bytes(b"".join(lines))
+                flags += [f"--{side}dict", self.prepared / "data" / f"dict.{language}.txt"]
+            self.command("fairseq-preprocess", *flags, log=self.out / "logs" / "grid.log")
+            os.replace(part, folder)
+        return folder, sum(1 for _ in open(folder / f"text.{self.languages[0]}", "rb"))
 
     def coverage(self, k: int, per_word: int) -> float:
         """Share of the words of the development set's references that are on their lists."""
@@ -264,16 +330,18 @@ class Experiment:
         work = lambda: self.command("lv-lexicon", "coverage", self.prepared / "lexicon", *flags, log=log)
         return float(re.search(r"([\d.]+) %", self.stage(f"coverage.{k}.{per_word}", work)).group(1)) / 100
 
-    def system(
-        self, name, title, run, flags, shortlist=False, replace=False, paths: Optional[List[Path]] = None
-    ) -> None:
+    def decode(
+        self, name: str, split: str, paths: List[Path], flags: List, data: Optional[Path] = None, replace=False
+    ) -> Dict:
+        """Translations of one row of the table for the development or the test set."""
+        data = data or self.prepared / "data"
+        return self.stage(f"decode.{name}.{split}", lambda: self.generate(name, split, paths, flags, data, replace))
+
+    def row(self, name: str, title: str, paths: List[Path], flags: List, how: Dict) -> Dict:
         """One row of the table."""
-        data = self.out / "shortlist" if shortlist else self.prepared / "data"
-        paths = paths or [self.best(run)]
         row = {"id": name, "name": title, "note": ", ".join(path.parent.name for path in paths)}
         for subset, split in (("dev", "valid"), ("test", "test")):
-            work = lambda split=split: self.generate(name, split, paths, flags, data, replace)
-            row[subset] = self.stage(f"decode.{name}.{split}", work)
+            row[subset] = self.decode(name, split, paths, flags, **how)
         told = row["test"]["summary"]
         row["decoding"] = {"ms_per_word": row["test"]["ms_per_word"]}
         for key, pattern in (
@@ -284,24 +352,27 @@ class Experiment:
         ):
             found = re.search(pattern, told)
             row["decoding"][key] = int(found.group(1).replace(",", "")) if found else None
-        self.results["systems"].append(row)
+        return row
 
     def curve(self, name: str, run: Path) -> Dict:
         """Validation loss in bits against the time of training."""
-        points = []
+        points, wall = [], 0.0
         for line in (run / "train.log").read_text(encoding="utf-8").splitlines():
             found = re.search(r"\{.*\}", line)
             try:
                 figures = json.loads(found.group(0)) if found else {}
             except json.JSONDecodeError:
                 continue
+            wall = float(figures.get("wall", wall))
             if "valid_nll_loss" in figures:
-                points.append(
-                    {"updates": int(float(figures["valid_num_updates"])), "bits": float(figures["valid_nll_loss"])}
-                )
-            if "train_wall" in figures and points:
-                points[-1].setdefault("seconds", float(figures["train_wall"]))
-        return {"system": name, "name": name, "points": [point for point in points if "seconds" in point]}
+                updates = int(float(figures["valid_num_updates"]))
+                if not points or points[-1]["updates"] != updates:  # fairseq writes some lines twice
+                    points.append({"updates": updates, "bits": float(figures["valid_nll_loss"]), "seconds": wall})
+            elif "train_nll_loss" in figures:  # the end of an epoch, right after its validation
+                wall = float(figures["train_wall"])
+                if points and points[-1]["updates"] == int(float(figures["train_num_updates"])):
+                    points[-1]["seconds"] = wall
+        return {"system": name, "name": name, "points": points}
 
     def attention(self, run: Path, lists: List) -> List[Dict]:
         """Soft alignments of some test sentences with replaced words, from fairseq's own output."""

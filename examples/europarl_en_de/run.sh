@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 raw=${1:?"usage: $0 RAW [OUT] [PAIRS]"}
 out=${2:-runs/europarl_en_de}
-pairs=${3:-200000}
+pairs=${3:-230000}
 scripts/prepare --source-lang en --target-lang de --trainpref "$raw/train" --validpref "$raw/dev" --testpref "$raw/test" \
   --out "$out" --pairs "$pairs"
 python scripts/run_experiment.py examples/europarl_en_de/config.yaml --prepared "$out" --out "$out/experiment"
