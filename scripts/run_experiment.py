@@ -6,7 +6,8 @@
 
 Rows: RNNsearch over a shortlist of words; RNNsearch-LV over all words with partitions; decoding with candidate lists,
 whose K and K' are the best on the development set; replaced unknown words; new partitions every epoch; word vectors
-frozen at the end; an ensemble of the best and second-best points of all LV runs. Every stage leaves its files behind
+frozen at the end; an ensemble of the best and second-best points of all LV runs, each tuned with frozen word vectors,
+as in the paper. Every stage leaves its files behind
 and is not done again: start the command again after it was stopped. Figures go to OUT/results.json. On CPUs several
 trainings or decodings run side by side (`parallel`), which costs less than many threads for each.
 """
@@ -43,6 +44,7 @@ DEFAULTS = {
     "name": "experiment",
     "shortlist": 30000,  # words of the baseline, on both sides
     "tau": 15000,
+    "reshuffle_tau": None,  # of the run with new partitions every epoch, if not the same
     "source_tau": 0,
     "hours": 1.0,  # of training, the same for every run
     "frozen_hours": 0.25,  # of tuning with frozen word vectors, on top of that
@@ -82,11 +84,13 @@ class Experiment:
         self.results["texts"] = self.texts()
         self.shortlist_data()
         runs = self.train_all()
+        tuned = self.tune_all(runs)
         first = runs[f"lv{self.config['seeds'][0]}"]
         best_k = self.choose_lists(self.best(first))
         lists = ["--candidate-frequent", best_k[0], "--candidate-per-word", best_k[1]]
         self.results["signature"].update({"K": best_k[0], "K'": best_k[1]})
-        self.results["systems"] = self.decode_all(runs, first, lists)
+        self.results["systems"] = self.decode_all(runs, tuned, first, lists)
+        runs["frozen"] = self.out / "frozen-reshuffle-1"
         self.results["curves"] = [self.curve(name, run) for name, run in runs.items()]
         self.results["attention"] = self.stage("attention", lambda: self.attention(first, lists))
         with written_whole(self.out / "results.json") as file:
@@ -102,14 +106,28 @@ class Experiment:
         for seed in self.config["seeds"]:
             plans[f"lv{seed}"] = lambda seed=seed: self.train(f"lv{seed}", full, seed)
         plans["reshuffle"] = lambda: self.train("reshuffle", full, 1, reshuffle=True)
-        runs = dict(zip(plans, self.together(plans.values())))
-        runs["frozen"] = self.train("frozen", full, 1, frozen_from=runs["reshuffle"])
-        return runs
+        return dict(zip(plans, self.together(plans.values())))
 
-    def decode_all(self, runs: Dict[str, Path], first: Path, lists: List) -> List[Dict]:
+    def tune_all(self, runs: Dict[str, Path]) -> Dict[str, List[Path]]:
+        """The best and second-best point of each LV run, tuned with frozen word vectors until they get no better."""
+
+        def tune(name: str, place: int, point: Path) -> Path:
+            seed = int(name[2:]) if name.startswith("lv") else 1
+            flags = {"reshuffle": name == "reshuffle", "frozen_from": point}
+            tuned = self.train(f"frozen-{name}-{place}", self.prepared / "data", seed, **flags)
+            return (self.points(tuned) or [point])[0]
+
+        jobs = [(name, i, x) for name, run in runs.items() for i, x in enumerate(self.points(run)[:2], start=1)]
+        jobs = [job for job in jobs if job[0] != "rnnsearch"]
+        tuned: Dict[str, List[Path]] = {}
+        for job, path in zip(jobs, self.together(lambda job=job: tune(*job) for job in jobs)):
+            tuned.setdefault(job[0], []).append(path)
+        return tuned
+
+    def decode_all(self, runs: Dict[str, Path], tuned: Dict[str, List[Path]], first: Path, lists: List) -> List[Dict]:
         """The rows of the table. The ensemble, which takes longest, starts first."""
         best = {name: [self.best(run)] for name, run in runs.items()}
-        points = [path for name, run in runs.items() if name != "rnnsearch" for path in self.points(run)[:2]]
+        points = list(itertools.chain.from_iterable(tuned.values()))
         baseline = {"data": self.out / "shortlist"}
         rows = [
             ("ensemble", "+ ensemble", points, lists, {"replace": True}),
@@ -119,7 +137,7 @@ class Experiment:
             ("lv-list", "+ candidate list", best[first.name], lists, {}),
             ("lv-unk", "+ UNK replace", best[first.name], lists, {"replace": True}),
             ("reshuffle", "+ reshuffle", best["reshuffle"], lists, {"replace": True}),
-            ("frozen", "+ frozen word vectors", best["frozen"], lists, {"replace": True}),
+            ("frozen", "+ frozen word vectors", tuned["reshuffle"][:1], lists, {"replace": True}),
         ]
         self.lexicon_for(self.out / "shortlist")
         self.together(
@@ -207,17 +225,21 @@ class Experiment:
     ) -> Path:
         """Train for the hours of the configuration, over all starts of the command together. Returns its folder."""
         folder = self.out / name
-        # fairseq counts the time of the checkpoint that a run starts from
-        hours = self.config["hours"] + (self.config["frozen_hours"] if frozen_from else 0)
+        hours = self.config["hours"]
+        if frozen_from:  # fairseq counts the time of the point that it goes on from
+            hours = trained_hours(frozen_from) + self.config["frozen_hours"]
         flags = [*PLUGIN, *self.config["train"], "--seed", seed, "--save-dir", folder, "--stop-time-hours", hours]
         flags += ["--log-format", "json", "--log-file", folder / "train.log", "--criterion", "partition_cross_entropy"]
         flags += ["--max-epoch", 10000, "--no-epoch-checkpoints", "--keep-best-checkpoints", 2]
         if not shortlist:
-            flags += ["--tau", self.config["tau"], "--source-tau", self.config["source_tau"]]
-        if reshuffle or frozen_from:
+            tau = reshuffle and self.config["reshuffle_tau"] or self.config["tau"]
+            flags += ["--tau", tau, "--source-tau", self.config["source_tau"]]
+        if reshuffle:
             flags += ["--reshuffle-partitions"]
         if frozen_from:
-            flags += ["--freeze-word-tables", "--finetune-from-model", self.best(frozen_from)]
+            flags += ["--freeze-word-tables"]
+            if not (folder / "checkpoint_last.pt").exists():
+                flags += ["--restore-file", frozen_from]
         self.stage(
             f"train.{name}", lambda: self.command("fairseq-train", data, *flags, log=folder / "fairseq-train.log")[:0]
         )
@@ -228,7 +250,7 @@ class Experiment:
         found = []
         for path in run.glob("checkpoint.best_loss_*.pt"):
             found.append((float(re.search(r"best_loss_([\d.]+)\.pt", path.name).group(1)), path))
-        return [path for _, path in sorted(found)] or [run / "checkpoint_best.pt"]
+        return [path for _, path in sorted(found)]
 
     def best(self, run: Path) -> Path:
         return self.points(run)[0]
@@ -401,6 +423,15 @@ class Experiment:
         return sorted(pictures, key=lambda picture: not picture["replaced"])[: self.config["attention"]]
 
 
+def trained_hours(checkpoint: Path) -> float:
+    """How long a model was trained until it was saved."""
+    import torch
+
+    torch.serialization.add_safe_globals([argparse.Namespace])
+    state = torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)
+    return state["extra_state"]["previous_training_time"] / 3600
+
+
 def signature(config: Dict) -> Dict:
     packages = ("torch", "fairseq-fixed", "fairseq", "sacrebleu", "sentencepiece", "sacremoses")
     versions = {}
@@ -412,6 +443,7 @@ def signature(config: Dict) -> Dict:
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
     return {
         "tau": config["tau"],
+        "reshuffle tau": config["reshuffle_tau"] or config["tau"],
         "beam": config["beam"],
         "seed": config["seeds"][0],
         "versions": versions,

@@ -13,13 +13,14 @@ def sorted_look_ahead(order: np.ndarray, lengths: np.ndarray, window: int) -> np
 
     Args:
         order: sentence numbers in the order in which they are read
-        lengths: length of each sentence, by number; several columns are compared first column first
+        lengths: length of each sentence, by number; of several columns (source, target) the largest is compared, since
+            that is what ``--max-tokens`` counts, then the last
         window: how many sentences are sorted together
     """
     lengths = np.asarray(lengths)[order]
-    keys = lengths[:, None] if lengths.ndim == 1 else lengths
+    lengths = lengths[:, None] if lengths.ndim == 1 else lengths
     windows = np.arange(len(order)) // window
-    return order[np.lexsort((*keys.T[::-1], windows))]
+    return order[np.lexsort((lengths[:, -1], lengths.max(axis=1, initial=0), windows))]
 
 
 class LookAheadDataset(BaseWrapperDataset):
