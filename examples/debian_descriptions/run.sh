@@ -8,6 +8,6 @@ language=${1:-de}
 out=${2:-runs/debian_en_$language}
 [ -f "$out/raw/test.$language" ] || python examples/debian_descriptions/make_corpus.py --language "$language" --out "$out/raw"
 scripts/prepare --source-lang en --target-lang "$language" --trainpref "$out/raw/train" --validpref "$out/raw/dev" \
-  --testpref "$out/raw/test" --out "$out/prepared"
+  --testpref "$out/raw/test" --out "$out/prepared" --threshold 2
 python scripts/run_experiment.py examples/debian_descriptions/config.yaml --prepared "$out/prepared" --out "$out/experiment"
 lv-report "$out/experiment"

@@ -8,6 +8,6 @@ raw=${1:?"usage: $0 RAW [OUT] [PAIRS]"}
 out=${2:-runs/europarl_en_de}
 pairs=${3:-230000}
 scripts/prepare --source-lang en --target-lang de --trainpref "$raw/train" --validpref "$raw/dev" --testpref "$raw/test" \
-  --out "$out" --pairs "$pairs"
+  --out "$out" --pairs "$pairs" --threshold 2
 python scripts/run_experiment.py examples/europarl_en_de/config.yaml --prepared "$out" --out "$out/experiment"
 lv-report "$out/experiment"
