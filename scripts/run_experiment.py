@@ -37,7 +37,7 @@ from lv_fairseq.files import written_whole
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 PLUGIN = ["--user-dir", ROOT / "lv_fairseq", "--task", "lv_translation"]
-score = runpy.run_path(str(ROOT / "scripts" / "score"))["score"]
+scoring = runpy.run_path(str(ROOT / "scripts" / "score"))
 
 ORDER = ("rnnsearch", "rnnsearch-unk", "lv", "lv-list", "lv-unk", "reshuffle", "frozen", "ensemble")
 DEFAULTS = {
@@ -276,7 +276,7 @@ class Experiment:
         path = ":".join(map(str, paths))
         started = time.monotonic()
         text = self.command("fairseq-generate", data, *PLUGIN, "--path", path, *own, log=output)
-        detokenised, scores = score(self.prepared, output, subset, sentences)
+        detokenised, scores = scoring["score"](self.prepared, output, subset, sentences)
         hypotheses = output.with_suffix(".hyp")
         with written_whole(hypotheses) as file:
             file.writelines(line.encode() + b"\n" for line in detokenised)
@@ -410,13 +410,16 @@ class Experiment:
             found = re.match(r"([SHA])-(\d+)\t(.*)", line)
             if found:
                 rows.setdefault(found.group(2), {}).setdefault(found.group(1), found.group(3))
+        replaced = scoring["best_hypotheses"](self.out / "outputs" / "lv-unk.test.out")
         pictures = []
-        for row in rows.values():
+        for number, row in rows.items():
             target = row["H"].split("\t")[1].split()
             unknown = [place for place, word in enumerate(target) if word == "<unk>"]
             source = row["S"].split()
             weights = [[float(x) for x in line.split(",")][: len(source)] for line in row["A"].split()[: len(target)]]
             if 5 <= len(source) <= 20 and len(weights) == len(target):
+                words = replaced[int(number)].split()
+                target = words if len(words) == len(target) else target
                 pictures.append(
                     {"system": run.name, "source": source, "target": target, "weights": weights, "replaced": unknown}
                 )
@@ -444,6 +447,8 @@ def signature(config: Dict) -> Dict:
     return {
         "tau": config["tau"],
         "reshuffle tau": config["reshuffle_tau"] or config["tau"],
+        "hours": config["hours"],
+        "runs at a time": config["parallel"],
         "beam": config["beam"],
         "seed": config["seeds"][0],
         "versions": versions,

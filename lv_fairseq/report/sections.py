@@ -62,7 +62,8 @@ def sections(results: Results) -> List[Section]:
             "curves",
             "Learning curves",
             "How uncertain a system is about the next word of text it was not trained on, in bits a word: less is "
-            "better, and steeper is faster.",
+            "better, and steeper is faster. Only systems with the same words can be compared: a small vocabulary makes "
+            "many words unknown, and an unknown word is easy to guess.",
             learning_curves,
         ),
         (
