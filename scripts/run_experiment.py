@@ -7,9 +7,9 @@
 Rows: RNNsearch over a shortlist of words; RNNsearch-LV over all words with partitions; decoding with candidate lists,
 whose K and K' are the best on the development set; replaced unknown words; new partitions every epoch; word vectors
 frozen at the end; an ensemble of the best and second-best points of all LV runs, each tuned with frozen word vectors,
-as in the paper. Every stage leaves its files behind
-and is not done again: start the command again after it was stopped. Figures go to OUT/results.json. On CPUs several
-trainings or decodings run side by side (`parallel`), which costs less than many threads for each.
+as in the paper. Every stage leaves its files behind and is not done again: start the command again after it was
+stopped. Figures go to OUT/results.json, logs of the trainings are OUT/*/fairseq-train.log. On CPUs several trainings or
+decodings run side by side (`parallel`), which costs less than many threads for each.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import yaml
 
@@ -39,7 +39,6 @@ BIN = Path(sys.executable).parent
 PLUGIN = ["--user-dir", ROOT / "lv_fairseq", "--task", "lv_translation"]
 scoring = runpy.run_path(str(ROOT / "scripts" / "score"))
 
-ORDER = ("rnnsearch", "rnnsearch-unk", "lv", "lv-list", "lv-unk", "reshuffle", "frozen", "ensemble")
 DEFAULTS = {
     "name": "experiment",
     "shortlist": 30000,  # words of the baseline, on both sides
@@ -59,6 +58,18 @@ DEFAULTS = {
     "attention": 4,  # sentences to draw
     "parallel": 1,  # trainings or decodings at a time, which share the cores
 }
+CAN_CHANGE = ("name", "parallel", "attention")  # after some stages are done
+
+
+class Row(NamedTuple):
+    """A row of the table: which checkpoints decode which data, how."""
+
+    id: str
+    title: str
+    paths: List[Path]
+    data: Path
+    flags: List
+    replace: bool  # unknown words
 
 
 class Experiment:
@@ -86,7 +97,7 @@ class Experiment:
         runs = self.train_all()
         tuned = self.tune_all(runs)
         first = runs[f"lv{self.config['seeds'][0]}"]
-        best_k = self.choose_lists(self.best(first))
+        best_k = self.choose_lists(self.points(first)[0])
         lists = ["--candidate-frequent", best_k[0], "--candidate-per-word", best_k[1]]
         self.results["signature"].update({"K": best_k[0], "K'": best_k[1]})
         self.results["systems"] = self.decode_all(runs, tuned, first, lists)
@@ -125,30 +136,23 @@ class Experiment:
         return tuned
 
     def decode_all(self, runs: Dict[str, Path], tuned: Dict[str, List[Path]], first: Path, lists: List) -> List[Dict]:
-        """The rows of the table. The ensemble, which takes longest, starts first."""
-        best = {name: [self.best(run)] for name, run in runs.items()}
-        points = list(itertools.chain.from_iterable(tuned.values()))
-        baseline = {"data": self.out / "shortlist"}
+        """The rows of the table."""
+        baseline, full = self.out / "shortlist", self.prepared / "data"
+        shortlist, lv = self.points(runs["rnnsearch"])[:1], self.points(first)[:1]
         rows = [
-            ("ensemble", "+ ensemble", points, lists, {"replace": True}),
-            ("lv", "RNNsearch-LV", best[first.name], [], {}),
-            ("rnnsearch", "RNNsearch", best["rnnsearch"], [], baseline),
-            ("rnnsearch-unk", "RNNsearch + UNK replace", best["rnnsearch"], [], {**baseline, "replace": True}),
-            ("lv-list", "+ candidate list", best[first.name], lists, {}),
-            ("lv-unk", "+ UNK replace", best[first.name], lists, {"replace": True}),
-            ("reshuffle", "+ reshuffle", best["reshuffle"], lists, {"replace": True}),
-            ("frozen", "+ frozen word vectors", tuned["reshuffle"][:1], lists, {"replace": True}),
+            Row("rnnsearch", "RNNsearch", shortlist, baseline, [], False),
+            Row("rnnsearch-unk", "RNNsearch + UNK replace", shortlist, baseline, [], True),
+            Row("lv", "RNNsearch-LV", lv, full, [], False),
+            Row("lv-list", "+ candidate list", lv, full, lists, False),
+            Row("lv-unk", "+ UNK replace", lv, full, lists, True),
+            Row("reshuffle", "+ reshuffle", self.points(runs["reshuffle"])[:1], full, lists, True),
+            Row("frozen", "+ frozen word vectors", tuned["reshuffle"][:1], full, lists, True),
+            Row("ensemble", "+ ensemble", list(itertools.chain.from_iterable(tuned.values())), full, lists, True),
         ]
-        self.lexicon_for(self.out / "shortlist")
-        self.together(
-            lambda name=name, split=split, paths=paths, flags=flags, how=how: self.decode(
-                name, split, paths, flags, **how
-            )
-            for name, _, paths, flags, how in rows
-            for split in ("valid", "test")
-        )
-        in_order = sorted(rows, key=lambda row: ORDER.index(row[0]))
-        return [self.row(name, title, paths, flags, how) for name, title, paths, flags, how in in_order]
+        self.lexicon_for(baseline)
+        longest_first = sorted(itertools.product(rows, ("valid", "test")), key=lambda job: -len(job[0].paths))
+        self.together(lambda job=job: self.decode(*job) for job in longest_first)
+        return [self.figures(row) for row in rows]
 
     def together(self, works: Iterable[Callable]) -> List:
         """The results of some works, as many at a time as the configuration says."""
@@ -159,9 +163,11 @@ class Experiment:
         """The result of some work, which is kept as OUT/stages/NAME.json and not done again."""
         path = self.out / "stages" / f"{name}.json"
         if not path.exists():
-            print(f"== {name}", flush=True)
+            print(f"== {name}\n", end="", flush=True)
             path.parent.mkdir(parents=True, exist_ok=True)
+            started = time.monotonic()
             result = work()
+            print(f"   {name} took {time.monotonic() - started:,.0f} seconds\n", end="", flush=True)
             with written_whole(path) as file:
                 file.write(json.dumps(result, ensure_ascii=False).encode())
         return json.loads(path.read_text(encoding="utf-8"))
@@ -251,9 +257,6 @@ class Experiment:
         for path in run.glob("checkpoint.best_loss_*.pt"):
             found.append((float(re.search(r"best_loss_([\d.]+)\.pt", path.name).group(1)), path))
         return [path for _, path in sorted(found)]
-
-    def best(self, run: Path) -> Path:
-        return self.points(run)[0]
 
     def generate(
         self,
@@ -352,20 +355,18 @@ class Experiment:
         work = lambda: self.command("lv-lexicon", "coverage", self.prepared / "lexicon", *flags, log=log)
         return float(re.search(r"([\d.]+) %", self.stage(f"coverage.{k}.{per_word}", work)).group(1)) / 100
 
-    def decode(
-        self, name: str, split: str, paths: List[Path], flags: List, data: Optional[Path] = None, replace=False
-    ) -> Dict:
+    def decode(self, row: Row, split: str) -> Dict:
         """Translations of one row of the table for the development or the test set."""
-        data = data or self.prepared / "data"
-        return self.stage(f"decode.{name}.{split}", lambda: self.generate(name, split, paths, flags, data, replace))
+        work = lambda: self.generate(row.id, split, row.paths, row.flags, row.data, row.replace)
+        return self.stage(f"decode.{row.id}.{split}", work)
 
-    def row(self, name: str, title: str, paths: List[Path], flags: List, how: Dict) -> Dict:
-        """One row of the table."""
-        row = {"id": name, "name": title, "note": ", ".join(path.parent.name for path in paths)}
-        for subset, split in (("dev", "valid"), ("test", "test")):
-            row[subset] = self.decode(name, split, paths, flags, **how)
-        told = row["test"]["summary"]
-        row["decoding"] = {"ms_per_word": row["test"]["ms_per_word"]}
+    def figures(self, row: Row) -> Dict:
+        """What results.json says of a row."""
+        note = ", ".join(path.parent.name for path in row.paths)
+        figures = {"id": row.id, "name": row.title, "note": note}
+        figures.update({"dev": self.decode(row, "valid"), "test": self.decode(row, "test")})
+        told = figures["test"]["summary"]
+        figures["decoding"] = {"ms_per_word": figures["test"]["ms_per_word"]}
         for key, pattern in (
             ("mean_list", r"lists of ([\d,]+) words"),
             ("expanded", r"([\d,]+) sentences decoded again"),
@@ -373,8 +374,8 @@ class Experiment:
             ("unknown", r"[\d,]+ of ([\d,]+) unknown"),
         ):
             found = re.search(pattern, told)
-            row["decoding"][key] = int(found.group(1).replace(",", "")) if found else None
-        return row
+            figures["decoding"][key] = int(found.group(1).replace(",", "")) if found else None
+        return figures
 
     def curve(self, name: str, run: Path) -> Dict:
         """Validation loss in bits against the time of training."""
@@ -403,7 +404,7 @@ class Experiment:
         own = ["--gen-subset", "test", "--beam", self.config["beam"], *self.config["generate"], *flags]
         own += ["--lexicon", self.prepared / "lexicon"]
         text = self.command(
-            "fairseq-generate", self.prepared / "data", *PLUGIN, "--path", self.best(run), *own, log=output
+            "fairseq-generate", self.prepared / "data", *PLUGIN, "--path", self.points(run)[0], *own, log=output
         )
         rows: Dict[str, Dict] = {}
         for line in text.splitlines():
@@ -467,6 +468,17 @@ def load_config(path: Path) -> Dict:
     return {**DEFAULTS, **given}
 
 
+def keep_config(config: Dict, path: Path) -> None:
+    """Stages that are done were done with these settings: others would make a table of two kinds of rows."""
+    if not path.exists():
+        with written_whole(path) as file:
+            file.write(json.dumps(config, indent=1).encode())
+    before = json.loads(path.read_text(encoding="utf-8"))
+    changed = [key for key in config if key not in CAN_CHANGE and config[key] != before.get(key)]
+    if changed:
+        raise UserError(f"{path.parent} was begun with another {', '.join(changed)}: take another --out, or remove it")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", type=Path, help="a small YAML file; see examples")
@@ -477,6 +489,7 @@ def main() -> None:
     if not (args.prepared / "prepare.json").is_file():
         raise UserError(f"{args.prepared} was not made by scripts/prepare")
     args.out.mkdir(parents=True, exist_ok=True)
+    keep_config(config, args.out / "config.json")
     Experiment(config, args.prepared.resolve(), args.out.resolve()).run()
 
 

@@ -38,6 +38,9 @@ def test_every_row_of_the_table(tmp_path):
     assert results["curves"][0]["points"] and results["signature"]["K"] in (200, 600)
     again = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders)
     assert "== " not in again.stdout  # nothing is done twice
+    (tmp_path / "config.yaml").write_text(CONFIG.replace("beam: 3", "beam: 4"))
+    other = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders, check=False)
+    assert other.returncode == 1 and "was begun with another beam" in other.stderr.strip().splitlines()[-1]
 
 
 def test_a_config_with_a_wrong_key_is_refused(tmp_path):
