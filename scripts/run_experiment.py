@@ -101,8 +101,9 @@ class Experiment:
         lists = ["--candidate-frequent", best_k[0], "--candidate-per-word", best_k[1]]
         self.results["signature"].update({"K": best_k[0], "K'": best_k[1]})
         self.results["systems"] = self.decode_all(runs, tuned, first, lists)
-        runs["frozen"] = self.out / "frozen-reshuffle-1"
         self.results["curves"] = [self.curve(name, run) for name, run in runs.items()]
+        before = 3600 * trained_hours(self.points(runs["reshuffle"])[0])
+        self.results["curves"].append(self.curve("frozen", self.out / "frozen-reshuffle-1", before))
         self.results["attention"] = self.stage("attention", lambda: self.attention(first, lists))
         with written_whole(self.out / "results.json") as file:
             file.write(json.dumps(self.results, indent=1, ensure_ascii=False).encode())
@@ -377,24 +378,25 @@ class Experiment:
             figures["decoding"][key] = int(found.group(1).replace(",", "")) if found else None
         return figures
 
-    def curve(self, name: str, run: Path) -> Dict:
-        """Validation loss in bits against the time of training."""
-        points, wall = [], 0.0
-        for line in (run / "train.log").read_text(encoding="utf-8").splitlines():
+    def curve(self, name: str, run: Path, seconds: float = 0.0) -> Dict:
+        """Validation loss in bits against the time spent in updates, which is added up here: fairseq's own clock stands
+        still after a restart. ``seconds``: how long the run had been trained before."""
+        points, last, pace = [], 0, 0.0  # updates so far, seconds an update
+        lines = (run / "train.log").read_text(encoding="utf-8").splitlines()
+        for line, _ in itertools.groupby(lines):  # fairseq writes some lines twice
             found = re.search(r"\{.*\}", line)
             try:
                 figures = json.loads(found.group(0)) if found else {}
             except json.JSONDecodeError:
                 continue
-            wall = float(figures.get("wall", wall))
             if "valid_nll_loss" in figures:
                 updates = int(float(figures["valid_num_updates"]))
-                if not points or points[-1]["updates"] != updates:  # fairseq writes some lines twice
-                    points.append({"updates": updates, "bits": float(figures["valid_nll_loss"]), "seconds": wall})
-            elif "train_nll_loss" in figures:  # the end of an epoch, right after its validation
-                wall = float(figures["train_wall"])
-                if points and points[-1]["updates"] == int(float(figures["train_num_updates"])):
-                    points[-1]["seconds"] = wall
+                spent = seconds + max(updates - last, 0) * pace
+                points.append({"updates": updates, "bits": float(figures["valid_nll_loss"]), "seconds": spent})
+            elif "num_updates" in figures:
+                updates, spent = int(figures["num_updates"]), float(figures["train_wall"])
+                pace = spent / (updates - last) if updates > last else pace
+                last, seconds = updates, seconds + spent
         return {"system": name, "name": name, "points": points}
 
     def attention(self, run: Path, lists: List) -> List[Dict]:

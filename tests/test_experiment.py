@@ -1,6 +1,7 @@
 """The whole table on a few sentences, end to end; takes minutes."""
 
 import json
+import runpy
 
 import pytest
 from conftest import make_corpus, run
@@ -48,3 +49,22 @@ def test_a_config_with_a_wrong_key_is_refused(tmp_path):
     options = ("--prepared", tmp_path, "--out", tmp_path / "out")
     result = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *options, check=False)
     assert result.returncode == 1 and "unknown keys: tua" in result.stderr.strip().splitlines()[-1]
+
+
+def test_a_learning_curve_counts_the_time_of_updates_over_restarts(tmp_path):
+    log = [
+        {"num_updates": "100", "train_wall": "50"},
+        {"num_updates": "200", "train_wall": "60"},
+        {"valid_nll_loss": "5.5", "valid_num_updates": "250"},
+        {"valid_nll_loss": "5.5", "valid_num_updates": "250"},  # fairseq writes some lines twice
+        {"num_updates": "200", "train_wall": "40", "wall": "0"},  # started again from 150
+        {"num_updates": "300", "train_wall": "70", "wall": "0"},
+        {"valid_nll_loss": "4.5", "valid_num_updates": "300"},
+    ]
+    (tmp_path / "train.log").write_text("\n".join(map(json.dumps, log)))
+    experiment = runpy.run_path("scripts/run_experiment.py")["Experiment"]
+    curve = experiment.curve(None, "lv1", tmp_path, 1000)
+    assert [(point["updates"], point["bits"], point["seconds"]) for point in curve["points"]] == [
+        (250, 5.5, 1000 + 50 + 60 + 50 * 0.6),
+        (300, 4.5, 1000 + 50 + 60 + 40 + 70),
+    ]
