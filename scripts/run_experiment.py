@@ -48,6 +48,7 @@ DEFAULTS = {
     "hours": 1.0,  # of training, the same for every run
     "frozen_hours": 0.25,  # of tuning with frozen word vectors, on top of that
     "seeds": [1, 2],  # of the LV runs, for the ensemble
+    "points": 2,  # of each LV run in the ensemble: the best, the second-best ...
     "beam": 12,
     "frequent": [15000, 30000, 50000],  # K to try
     "per_word": [10, 20],  # K' to try
@@ -121,7 +122,7 @@ class Experiment:
         return dict(zip(plans, self.together(plans.values())))
 
     def tune_all(self, runs: Dict[str, Path]) -> Dict[str, List[Path]]:
-        """The best and second-best point of each LV run, tuned with frozen word vectors until they get no better."""
+        """The best points of each LV run, tuned with frozen word vectors until they get no better."""
 
         def tune(name: str, place: int, point: Path) -> Path:
             seed = int(name[2:]) if name.startswith("lv") else 1
@@ -129,8 +130,8 @@ class Experiment:
             tuned = self.train(f"frozen-{name}-{place}", self.prepared / "data", seed, **flags)
             return (self.points(tuned) or [point])[0]
 
-        jobs = [(name, i, x) for name, run in runs.items() for i, x in enumerate(self.points(run)[:2], start=1)]
-        jobs = [job for job in jobs if job[0] != "rnnsearch"]
+        best = {name: self.points(run)[: self.config["points"]] for name, run in runs.items() if name != "rnnsearch"}
+        jobs = [(name, i, point) for name, points in best.items() for i, point in enumerate(points, start=1)]
         tuned: Dict[str, List[Path]] = {}
         for job, path in zip(jobs, self.together(lambda job=job: tune(*job) for job in jobs)):
             tuned.setdefault(job[0], []).append(path)
@@ -237,7 +238,7 @@ class Experiment:
             hours = trained_hours(frozen_from) + self.config["frozen_hours"]
         flags = [*PLUGIN, *self.config["train"], "--seed", seed, "--save-dir", folder, "--stop-time-hours", hours]
         flags += ["--log-format", "json", "--log-file", folder / "train.log", "--criterion", "partition_cross_entropy"]
-        flags += ["--max-epoch", 10000, "--no-epoch-checkpoints", "--keep-best-checkpoints", 2]
+        flags += ["--max-epoch", 10000, "--no-epoch-checkpoints", "--keep-best-checkpoints", max(self.config["points"], 2)]
         if not shortlist:
             tau = reshuffle and self.config["reshuffle_tau"] or self.config["tau"]
             flags += ["--tau", tau, "--source-tau", self.config["source_tau"]]
@@ -476,7 +477,7 @@ def keep_config(config: Dict, path: Path) -> None:
         with written_whole(path) as file:
             file.write(json.dumps(config, indent=1).encode())
     before = json.loads(path.read_text(encoding="utf-8"))
-    changed = [key for key in config if key not in CAN_CHANGE and config[key] != before.get(key)]
+    changed = [key for key in config if key not in CAN_CHANGE and config[key] != before.get(key, DEFAULTS[key])]
     if changed:
         raise UserError(f"{path.parent} was begun with another {', '.join(changed)}: take another --out, or remove it")
 
