@@ -85,6 +85,7 @@ class Experiment:
         self.config, self.prepared, self.out = config, prepared, out
         settings = json.loads((prepared / "prepare.json").read_text(encoding="utf-8"))
         self.languages = [settings["source_lang"], settings["target_lang"]]
+        self.running, self.stopped = set(), False  # commands; whether no more are started
         self.environment = dict(os.environ)
         if config["parallel"] > 1:
             threads = max((os.cpu_count() or 1) // config["parallel"], 1)
@@ -159,7 +160,14 @@ class Experiment:
     def together(self, works: Iterable[Callable]) -> List:
         """The results of some works, as many at a time as the configuration says."""
         with ThreadPoolExecutor(self.config["parallel"]) as pool:
-            return [future.result() for future in [pool.submit(work) for work in works]]
+            futures = [pool.submit(work) for work in works]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:  # also Ctrl-C
+                self.stopped = True
+                for process in list(self.running):
+                    process.terminate()
+                raise
 
     def stage(self, name: str, work):
         """The result of some work, which is kept as OUT/stages/NAME.json and not done again."""
@@ -179,9 +187,16 @@ class Experiment:
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "w", encoding="utf-8") as output:
             program = [BIN / command[0], *command[1:]]
-            failed = subprocess.run(
-                list(map(str, program)), stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, env=self.environment
-            ).returncode
+            if self.stopped:
+                raise UserError("stopped")
+            where = {"stdout": output, "stderr": subprocess.STDOUT, "cwd": ROOT, "env": self.environment}
+            with subprocess.Popen(list(map(str, program)), **where) as process:
+                self.running.add(process)
+                try:
+                    failed = process.wait()
+                finally:
+                    process.terminate()  # does nothing to one that has ended
+                    self.running.discard(process)
         if failed:
             raise UserError(f"{command[0]} failed: the reason is at the end of {log}")
         return log.read_text(encoding="utf-8")
@@ -238,7 +253,8 @@ class Experiment:
             hours = trained_hours(frozen_from) + self.config["frozen_hours"]
         flags = [*PLUGIN, *self.config["train"], "--seed", seed, "--save-dir", folder, "--stop-time-hours", hours]
         flags += ["--log-format", "json", "--log-file", folder / "train.log", "--criterion", "partition_cross_entropy"]
-        flags += ["--max-epoch", 10000, "--no-epoch-checkpoints", "--keep-best-checkpoints", max(self.config["points"], 2)]
+        flags += ["--max-epoch", 10000, "--no-epoch-checkpoints"]
+        flags += ["--keep-best-checkpoints", max(self.config["points"], 2)]
         if not shortlist:
             tau = reshuffle and self.config["reshuffle_tau"] or self.config["tau"]
             flags += ["--tau", tau, "--source-tau", self.config["source_tau"]]
@@ -455,6 +471,7 @@ def signature(config: Dict) -> Dict:
         "runs at a time": config["parallel"],
         "beam": config["beam"],
         "seed": config["seeds"][0],
+        "seeds of LV": ", ".join(map(str, config["seeds"])),
         "versions": versions,
         "machine": machine,
     }
@@ -465,7 +482,14 @@ def load_config(path: Path) -> Dict:
         given = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (OSError, yaml.YAMLError) as error:
         raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+    if not isinstance(given, dict):
+        raise UserError(f"{path} must have lines `key: value`. Known keys are: {', '.join(DEFAULTS)}")
     unknown = set(given) - set(DEFAULTS)
+    for key in set(given) - unknown:
+        kind = (int, float) if DEFAULTS[key] is None or isinstance(DEFAULTS[key], float) else type(DEFAULTS[key])
+        if not isinstance(given[key], kind):
+            what = {list: "a list, [...]", str: "a word", int: "a whole number"}.get(kind, "a number")
+            raise UserError(f"{path}: {key} must be {what}, not {given[key]!r}")
     if unknown:
         raise UserError(f"{path} has unknown keys: {', '.join(sorted(unknown))}. Known are: {', '.join(DEFAULTS)}")
     return {**DEFAULTS, **given}
@@ -493,7 +517,11 @@ def main() -> None:
         raise UserError(f"{args.prepared} was not made by scripts/prepare")
     args.out.mkdir(parents=True, exist_ok=True)
     keep_config(config, args.out / "config.json")
-    Experiment(config, args.prepared.resolve(), args.out.resolve()).run()
+    try:
+        Experiment(config, args.prepared.resolve(), args.out.resolve()).run()
+    except KeyboardInterrupt:
+        print(f"stopped: the same command goes on from what is in {args.out}", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

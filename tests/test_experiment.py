@@ -44,11 +44,20 @@ def test_every_row_of_the_table(tmp_path):
     assert other.returncode == 1 and "was begun with another beam" in other.stderr.strip().splitlines()[-1]
 
 
-def test_a_config_with_a_wrong_key_is_refused(tmp_path):
-    (tmp_path / "config.yaml").write_text("tua: 5\n")
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("tua: 5\n", "unknown keys: tua"),
+        ("seeds: 1\n", "seeds must be a list, [...], not 1"),
+        ("hours: abc\n", "hours must be a number, not 'abc'"),
+        ("- a\n", "must have lines `key: value`"),
+    ],
+)
+def test_a_wrong_config_is_refused(tmp_path, text, message):
+    (tmp_path / "config.yaml").write_text(text)
     options = ("--prepared", tmp_path, "--out", tmp_path / "out")
     result = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *options, check=False)
-    assert result.returncode == 1 and "unknown keys: tua" in result.stderr.strip().splitlines()[-1]
+    assert result.returncode == 1 and message in result.stderr.strip().splitlines()[-1]
 
 
 def test_a_learning_curve_counts_the_time_of_updates_over_restarts(tmp_path):

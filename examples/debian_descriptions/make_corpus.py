@@ -59,6 +59,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the text goes")
     parser.add_argument("--longest", type=int, default=60, metavar="N", help="words of a paragraph (default: 60)")
     args = parser.parse_args()
+    args.out = args.out.resolve()  # apt takes other paths as parts of its own folders
     args.out.mkdir(parents=True, exist_ok=True)
     files = fetch(args.out / "apt", ["en", args.language])
     texts = {x: dict(pair for path in files[x] for pair in read(path, x)) for x in ("en", args.language)}

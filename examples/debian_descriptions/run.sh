@@ -4,6 +4,7 @@
 #   examples/debian_descriptions/run.sh [LANGUAGE] [OUT]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+[ -n "${VIRTUAL_ENV:-}" ] || PATH="$PWD/.venv/bin:$PATH"
 language=${1:-de}
 out=${2:-runs/debian_en_$language}
 [ -f "$out/raw/test.$language" ] || python examples/debian_descriptions/make_corpus.py --language "$language" --out "$out/raw"

@@ -4,6 +4,7 @@
 # RAW is a folder with train.en, train.de, dev.en, dev.de, test.en and test.de, untokenised, one sentence a line.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+[ -n "${VIRTUAL_ENV:-}" ] || PATH="$PWD/.venv/bin:$PATH"
 raw=${1:?"usage: $0 RAW [OUT] [PAIRS]"}
 out=${2:-runs/europarl_en_de}
 pairs=${3:-230000}

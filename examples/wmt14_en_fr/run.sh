@@ -5,6 +5,7 @@
 # dev.en, dev.fr (news-test 2012 and 2013 together) and test.en, test.fr (news-test 2014), untokenised.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+[ -n "${VIRTUAL_ENV:-}" ] || PATH="$PWD/.venv/bin:$PATH"
 raw=${1:?"usage: $0 RAW [OUT]"}
 out=${2:-runs/wmt14_en_fr}
 scripts/prepare --source-lang en --target-lang fr --trainpref "$raw/train" --validpref "$raw/dev" --testpref "$raw/test" \
