@@ -21,6 +21,7 @@ import platform
 import re
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -165,6 +166,8 @@ class Experiment:
                 return [future.result() for future in futures]
             except BaseException:  # also Ctrl-C
                 self.stopped = True
+                for future in futures:
+                    future.cancel()
                 for process in list(self.running):
                     process.terminate()
                 raise
@@ -517,6 +520,7 @@ def main() -> None:
         raise UserError(f"{args.prepared} was not made by scripts/prepare")
     args.out.mkdir(parents=True, exist_ok=True)
     keep_config(config, args.out / "config.json")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         Experiment(config, args.prepared.resolve(), args.out.resolve()).run()
     except KeyboardInterrupt:
