@@ -582,10 +582,14 @@ def test_the_aligner_does_not_outlive_us(tmp_path, corpus, monkeypatch, number, 
     body = WAITS.replace("IGNORE", ignore).replace("FOLDER", repr(str(tmp_path)))
     aligner = find_aligner(str(stand_in(tmp_path / "bin" / "fast_align", body)))
     # a fork is a second of importing cheaper than a new process
+    handlers = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    before = {x: signal.signal(x, handler) for x, handler in handlers.items()}  # nohup and & ignore these
     us = multiprocessing.get_context("fork").Process(
         target=align, args=(aligner, corpus, tmp_path / "table", tmp_path, "intersection")
     )
     us.start()
+    for x, handler in before.items():
+        signal.signal(x, handler)
     names = [tmp_path / "outer.pid", tmp_path / "inner.pid"]
     wait_for(lambda: all(name.exists() for name in names))
     outer, inner = (int(name.read_text()) for name in names)
