@@ -13,54 +13,29 @@ decodings run side by side (`parallel`), which costs less than many threads for 
 """
 
 import argparse
-import importlib.metadata
 import itertools
 import json
 import os
-import platform
 import re
 import runpy
 import shutil
 import signal
-import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-import yaml
+from experiment.config import DEFAULTS, keep_config, load_config, signature
+from experiment.stages import Stages
+from experiment.training import curve, points, trained_hours
 
 from lv_fairseq.corpus_coverage import count_words, coverage
 from lv_fairseq.errors import UserError
 from lv_fairseq.files import written_whole
 
 ROOT = Path(__file__).resolve().parent.parent
-BIN = Path(sys.executable).parent
 PLUGIN = ["--user-dir", ROOT / "lv_fairseq", "--task", "lv_translation"]
 scoring = runpy.run_path(str(ROOT / "scripts" / "score"))
-
-DEFAULTS = {
-    "name": "experiment",
-    "shortlist": 30000,  # words of the baseline, on both sides
-    "tau": 15000,
-    "reshuffle_tau": None,  # of the run with new partitions every epoch, if not the same
-    "source_tau": 0,
-    "hours": 1.0,  # of training, the same for every run
-    "frozen_hours": 0.25,  # of tuning with frozen word vectors, on top of that
-    "seeds": [1, 2],  # of the LV runs, for the ensemble
-    "points": 2,  # of each LV run in the ensemble: the best, the second-best ...
-    "beam": 12,
-    "frequent": [15000, 30000, 50000],  # K to try
-    "per_word": [10, 20],  # K' to try
-    "grid_sentences": 500,  # of the development set, to choose K and K'
-    "unk_replacement": "lexicon-lowercase",
-    "train": [],  # flags of fairseq-train, for every run
-    "generate": [],  # flags of fairseq-generate, for every row
-    "attention": 4,  # sentences to draw
-    "parallel": 1,  # trainings or decodings at a time, which share the cores
-}
-CAN_CHANGE = ("name", "parallel", "attention")  # after some stages are done
 
 
 class Row(NamedTuple):
@@ -77,7 +52,7 @@ class Row(NamedTuple):
 class Experiment:
     """
     Args:
-        config: see DEFAULTS
+        config: see experiment/config.py
         prepared: what scripts/prepare made
         out: where everything goes
     """
@@ -86,28 +61,24 @@ class Experiment:
         self.config, self.prepared, self.out = config, prepared, out
         settings = json.loads((prepared / "prepare.json").read_text(encoding="utf-8"))
         self.languages = [settings["source_lang"], settings["target_lang"]]
-        self.running, self.stopped = set(), False  # commands; whether no more are started
-        self.environment = dict(os.environ)
-        if config["parallel"] > 1:
-            threads = max((os.cpu_count() or 1) // config["parallel"], 1)
-            self.environment.setdefault("OMP_NUM_THREADS", str(threads))
+        self.stages = Stages(out, ROOT, config["parallel"])
         self.results = {"name": config["name"], "signature": signature(config), "systems": [], "grid": [], "curves": []}
 
     def run(self) -> None:
-        self.results["corpus"] = self.stage("corpus", self.corpus)
+        self.results["corpus"] = self.stages.stage("corpus", self.corpus)
         self.results["texts"] = self.texts()
         self.shortlist_data()
         runs = self.train_all()
         tuned = self.tune_all(runs)
         first = runs[f"lv{self.config['seeds'][0]}"]
-        best_k = self.choose_lists(self.points(first)[0])
+        best_k = self.choose_lists(points(first)[0])
         lists = ["--candidate-frequent", best_k[0], "--candidate-per-word", best_k[1]]
         self.results["signature"].update({"K": best_k[0], "K'": best_k[1]})
         self.results["systems"] = self.decode_all(runs, tuned, first, lists)
-        self.results["curves"] = [self.curve(name, run) for name, run in runs.items()]
-        before = 3600 * trained_hours(self.points(runs["reshuffle"])[0])
-        self.results["curves"].append(self.curve("frozen", self.out / "frozen-reshuffle-1", before))
-        self.results["attention"] = self.stage("attention", lambda: self.attention(first, lists))
+        self.results["curves"] = [curve(name, run) for name, run in runs.items()]
+        before = 3600 * trained_hours(points(runs["reshuffle"])[0])
+        self.results["curves"].append(curve("frozen", self.out / "frozen-reshuffle-1", before))
+        self.results["attention"] = self.stages.stage("attention", lambda: self.attention(first, lists))
         with written_whole(self.out / "results.json") as file:
             file.write(json.dumps(self.results, indent=1, ensure_ascii=False).encode())
         for row in self.results["systems"]:
@@ -121,7 +92,7 @@ class Experiment:
         for seed in self.config["seeds"]:
             plans[f"lv{seed}"] = lambda seed=seed: self.train(f"lv{seed}", full, seed)
         plans["reshuffle"] = lambda: self.train("reshuffle", full, 1, reshuffle=True)
-        return dict(zip(plans, self.together(plans.values())))
+        return dict(zip(plans, self.stages.together(plans.values())))
 
     def tune_all(self, runs: Dict[str, Path]) -> Dict[str, List[Path]]:
         """The best points of each LV run, tuned with frozen word vectors until they get no better."""
@@ -130,79 +101,33 @@ class Experiment:
             seed = int(name[2:]) if name.startswith("lv") else 1
             flags = {"reshuffle": name == "reshuffle", "frozen_from": point}
             tuned = self.train(f"frozen-{name}-{place}", self.prepared / "data", seed, **flags)
-            return (self.points(tuned) or [point])[0]
+            return (points(tuned) or [point])[0]
 
-        best = {name: self.points(run)[: self.config["points"]] for name, run in runs.items() if name != "rnnsearch"}
+        best = {name: points(run)[: self.config["points"]] for name, run in runs.items() if name != "rnnsearch"}
         jobs = [(name, i, point) for name, points in best.items() for i, point in enumerate(points, start=1)]
         tuned: Dict[str, List[Path]] = {}
-        for job, path in zip(jobs, self.together(lambda job=job: tune(*job) for job in jobs)):
+        for job, path in zip(jobs, self.stages.together(lambda job=job: tune(*job) for job in jobs)):
             tuned.setdefault(job[0], []).append(path)
         return tuned
 
     def decode_all(self, runs: Dict[str, Path], tuned: Dict[str, List[Path]], first: Path, lists: List) -> List[Dict]:
         """The rows of the table."""
         baseline, full = self.out / "shortlist", self.prepared / "data"
-        shortlist, lv = self.points(runs["rnnsearch"])[:1], self.points(first)[:1]
+        shortlist, lv = points(runs["rnnsearch"])[:1], points(first)[:1]
         rows = [
             Row("rnnsearch", "RNNsearch", shortlist, baseline, [], False),
             Row("rnnsearch-unk", "RNNsearch + UNK replace", shortlist, baseline, [], True),
             Row("lv", "RNNsearch-LV", lv, full, [], False),
             Row("lv-list", "+ candidate list", lv, full, lists, False),
             Row("lv-unk", "+ UNK replace", lv, full, lists, True),
-            Row("reshuffle", "+ reshuffle", self.points(runs["reshuffle"])[:1], full, lists, True),
+            Row("reshuffle", "+ reshuffle", points(runs["reshuffle"])[:1], full, lists, True),
             Row("frozen", "+ frozen word vectors", tuned["reshuffle"][:1], full, lists, True),
             Row("ensemble", "+ ensemble", list(itertools.chain.from_iterable(tuned.values())), full, lists, True),
         ]
         self.lexicon_for(baseline)
         longest_first = sorted(itertools.product(rows, ("valid", "test")), key=lambda job: -len(job[0].paths))
-        self.together(lambda job=job: self.decode(*job) for job in longest_first)
+        self.stages.together(lambda job=job: self.decode(*job) for job in longest_first)
         return [self.figures(row) for row in rows]
-
-    def together(self, works: Iterable[Callable]) -> List:
-        """The results of some works, as many at a time as the configuration says."""
-        with ThreadPoolExecutor(self.config["parallel"]) as pool:
-            futures = [pool.submit(work) for work in works]
-            try:
-                return [future.result() for future in futures]
-            except BaseException:  # also Ctrl-C
-                self.stopped = True
-                for future in futures:
-                    future.cancel()
-                for process in list(self.running):
-                    process.terminate()
-                raise
-
-    def stage(self, name: str, work):
-        """The result of some work, which is kept as OUT/stages/NAME.json and not done again."""
-        path = self.out / "stages" / f"{name}.json"
-        if not path.exists():
-            print(f"== {name}\n", end="", flush=True)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            started = time.monotonic()
-            result = work()
-            print(f"   {name} took {time.monotonic() - started:,.0f} seconds\n", end="", flush=True)
-            with written_whole(path) as file:
-                file.write(json.dumps(result, ensure_ascii=False).encode())
-        return json.loads(path.read_text(encoding="utf-8"))
-
-    def command(self, *command, log: Path) -> str:
-        """Run a command of fairseq; what it printed goes to a file, and is the result."""
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with open(log, "w", encoding="utf-8") as output:
-            program = [BIN / command[0], *command[1:]]
-            if self.stopped:
-                raise UserError("stopped")
-            where = {"stdout": output, "stderr": subprocess.STDOUT, "cwd": ROOT, "env": self.environment}
-            with subprocess.Popen(list(map(str, program)), **where) as process:
-                self.running.add(process)
-                try:
-                    failed = process.wait()
-                finally:
-                    process.terminate()  # does nothing to one that has ended
-                    self.running.discard(process)
-        if failed:
-            raise UserError(f"{command[0]} failed: the reason is at the end of {log}")
-        return log.read_text(encoding="utf-8")
 
     def corpus(self) -> Dict:
         """Sizes of the training text, and the paper's coverage table."""
@@ -243,7 +168,7 @@ class Experiment:
         ]
         flags = ["-s", self.languages[0], "-t", self.languages[1], "--destdir", part, "--workers", os.cpu_count() or 1]
         flags += ["--nwordssrc", words, "--nwordstgt", words]
-        self.command("fairseq-preprocess", *prefixes, *flags, log=self.out / "logs" / "shortlist.log")
+        self.stages.command("fairseq-preprocess", *prefixes, *flags, log=self.out / "logs" / "shortlist.log")
         os.replace(part, folder)
 
     def train(
@@ -267,17 +192,11 @@ class Experiment:
             flags += ["--freeze-word-tables"]
             if not (folder / "checkpoint_last.pt").exists():
                 flags += ["--restore-file", frozen_from]
-        self.stage(
-            f"train.{name}", lambda: self.command("fairseq-train", data, *flags, log=folder / "fairseq-train.log")[:0]
+        self.stages.stage(
+            f"train.{name}",
+            lambda: self.stages.command("fairseq-train", data, *flags, log=folder / "fairseq-train.log")[:0],
         )
         return folder
-
-    def points(self, run: Path) -> List[Path]:
-        """The checkpoints of a run, the best on the development set first."""
-        found = []
-        for path in run.glob("checkpoint.best_loss_*.pt"):
-            found.append((float(re.search(r"best_loss_([\d.]+)\.pt", path.name).group(1)), path))
-        return [path for _, path in sorted(found)]
 
     def generate(
         self,
@@ -299,7 +218,7 @@ class Experiment:
             own += ["--source-text", self.prepared / "text" / f"{subset}.{self.languages[0]}"]
         path = ":".join(map(str, paths))
         started = time.monotonic()
-        text = self.command("fairseq-generate", data, *PLUGIN, "--path", path, *own, log=output)
+        text = self.stages.command("fairseq-generate", data, *PLUGIN, "--path", path, *own, log=output)
         detokenised, scores = scoring["score"](self.prepared, output, subset, sentences)
         hypotheses = output.with_suffix(".hyp")
         with written_whole(hypotheses) as file:
@@ -322,13 +241,15 @@ class Experiment:
         if not path.exists():
             table = self.out / "shortlist.tsv"
             for source, target in ((self.prepared / "lexicon", table), (table, path)):
-                self.command("lv-lexicon", "convert", source, "--out", target, log=self.out / "logs" / "convert.log")
+                self.stages.command(
+                    "lv-lexicon", "convert", source, "--out", target, log=self.out / "logs" / "convert.log"
+                )
             table.unlink()
         return path
 
     def choose_lists(self, checkpoint: Path) -> List[int]:
         """K and K' with the best BLEU on (a part of) the development set."""
-        words = self.stage(
+        words = self.stages.stage(
             "words", lambda: sum(1 for _ in open(self.prepared / "data" / f"dict.{self.languages[1]}.txt"))
         )
         frequent = sorted({min(k, words) for k in self.config["frequent"]})
@@ -339,9 +260,9 @@ class Experiment:
             flags = ["--candidate-frequent", k, "--candidate-per-word", per_word]
             name = f"grid.{k}.{per_word}"
             work = lambda: self.generate(name, "valid", [checkpoint], flags, data, False, sentences)
-            return self.stage(name, work)
+            return self.stages.stage(name, work)
 
-        found = self.together(lambda point=point: decode(*point) for point in grid)
+        found = self.stages.together(lambda point=point: decode(*point) for point in grid)
         for (k, per_word), scores in zip(grid, found):
             size = re.search(r"candidate lists of ([\d,]+) words", scores["summary"])
             entry = {"K": k, "K'": per_word, "bleu": scores["bleu"], "coverage": self.coverage(k, per_word)}
@@ -362,7 +283,7 @@ class Experiment:
                     lines = list(itertools.islice(text, self.config["grid_sentences"]))
                 (part / f"text.{language}").write_bytes(b"".join(lines))
                 flags += [f"--{side}dict", self.prepared / "data" / f"dict.{language}.txt"]
-            self.command("fairseq-preprocess", *flags, log=self.out / "logs" / "grid.log")
+            self.stages.command("fairseq-preprocess", *flags, log=self.out / "logs" / "grid.log")
             os.replace(part, folder)
         return folder, sum(1 for _ in open(folder / f"text.{self.languages[0]}", "rb"))
 
@@ -373,13 +294,13 @@ class Experiment:
         flags += ["--frequent", k, "--per-word", per_word]
         flags += ["--target-dict", self.prepared / "data" / f"dict.{self.languages[1]}.txt"]
         log = self.out / "logs" / "coverage.log"
-        work = lambda: self.command("lv-lexicon", "coverage", self.prepared / "lexicon", *flags, log=log)
-        return float(re.search(r"([\d.]+) %", self.stage(f"coverage.{k}.{per_word}", work)).group(1)) / 100
+        work = lambda: self.stages.command("lv-lexicon", "coverage", self.prepared / "lexicon", *flags, log=log)
+        return float(re.search(r"([\d.]+) %", self.stages.stage(f"coverage.{k}.{per_word}", work)).group(1)) / 100
 
     def decode(self, row: Row, split: str) -> Dict:
         """Translations of one row of the table for the development or the test set."""
         work = lambda: self.generate(row.id, split, row.paths, row.flags, row.data, row.replace)
-        return self.stage(f"decode.{row.id}.{split}", work)
+        return self.stages.stage(f"decode.{row.id}.{split}", work)
 
     def figures(self, row: Row) -> Dict:
         """What results.json says of a row."""
@@ -398,35 +319,14 @@ class Experiment:
             figures["decoding"][key] = int(found.group(1).replace(",", "")) if found else None
         return figures
 
-    def curve(self, name: str, run: Path, seconds: float = 0.0) -> Dict:
-        """Validation loss in bits against the time spent in updates, which is added up here: fairseq's own clock stands
-        still after a restart. ``seconds``: how long the run had been trained before."""
-        points, last, pace = [], 0, 0.0  # updates so far, seconds an update
-        lines = (run / "train.log").read_text(encoding="utf-8").splitlines()
-        for line, _ in itertools.groupby(lines):  # fairseq writes some lines twice
-            found = re.search(r"\{.*\}", line)
-            try:
-                figures = json.loads(found.group(0)) if found else {}
-            except json.JSONDecodeError:
-                continue
-            if "valid_nll_loss" in figures:
-                updates = int(float(figures["valid_num_updates"]))
-                spent = seconds + max(updates - last, 0) * pace
-                points.append({"updates": updates, "bits": float(figures["valid_nll_loss"]), "seconds": spent})
-            elif "num_updates" in figures:
-                updates, spent = int(figures["num_updates"]), float(figures["train_wall"])
-                pace = spent / (updates - last) if updates > last else pace
-                last, seconds = updates, seconds + spent
-        return {"system": name, "name": name, "points": points}
-
     def attention(self, run: Path, lists: List) -> List[Dict]:
         """Soft alignments of some test sentences with replaced words, from fairseq's own output."""
         flags = [*lists, "--print-alignment", "soft"]
         output = self.out / "outputs" / "attention.test.out"
         own = ["--gen-subset", "test", "--beam", self.config["beam"], *self.config["generate"], *flags]
         own += ["--lexicon", self.prepared / "lexicon"]
-        text = self.command(
-            "fairseq-generate", self.prepared / "data", *PLUGIN, "--path", self.points(run)[0], *own, log=output
+        text = self.stages.command(
+            "fairseq-generate", self.prepared / "data", *PLUGIN, "--path", points(run)[0], *own, log=output
         )
         rows: Dict[str, Dict] = {}
         for line in text.splitlines():
@@ -449,68 +349,13 @@ class Experiment:
         return sorted(pictures, key=lambda picture: not picture["replaced"])[: self.config["attention"]]
 
 
-def trained_hours(checkpoint: Path) -> float:
-    """How long a model was trained until it was saved."""
-    import torch
-
-    torch.serialization.add_safe_globals([argparse.Namespace])
-    state = torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)
-    return state["extra_state"]["previous_training_time"] / 3600
-
-
-def signature(config: Dict) -> Dict:
-    packages = ("torch", "fairseq-fixed", "fairseq", "sacrebleu", "sentencepiece", "sacremoses")
-    versions = {}
-    for package in packages:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    machine = f"{platform.machine()}, {os.cpu_count()} cores"
-    return {
-        "tau": config["tau"],
-        "reshuffle tau": config["reshuffle_tau"] or config["tau"],
-        "hours": config["hours"],
-        "runs at a time": config["parallel"],
-        "beam": config["beam"],
-        "seed": config["seeds"][0],
-        "seeds of LV": ", ".join(map(str, config["seeds"])),
-        "versions": versions,
-        "machine": machine,
-    }
-
-
-def load_config(path: Path) -> Dict:
-    try:
-        given = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from None
-    if not isinstance(given, dict):
-        raise UserError(f"{path} must have lines `key: value`. Known keys are: {', '.join(DEFAULTS)}")
-    unknown = set(given) - set(DEFAULTS)
-    for key in set(given) - unknown:
-        kind = (int, float) if DEFAULTS[key] is None or isinstance(DEFAULTS[key], float) else type(DEFAULTS[key])
-        if not isinstance(given[key], kind):
-            what = {list: "a list, [...]", str: "a word", int: "a whole number"}.get(kind, "a number")
-            raise UserError(f"{path}: {key} must be {what}, not {given[key]!r}")
-    if unknown:
-        raise UserError(f"{path} has unknown keys: {', '.join(sorted(unknown))}. Known are: {', '.join(DEFAULTS)}")
-    return {**DEFAULTS, **given}
-
-
-def keep_config(config: Dict, path: Path) -> None:
-    """Stages that are done were done with these settings: others would make a table of two kinds of rows."""
-    if not path.exists():
-        with written_whole(path) as file:
-            file.write(json.dumps(config, indent=1).encode())
-    before = json.loads(path.read_text(encoding="utf-8"))
-    changed = [key for key in config if key not in CAN_CHANGE and config[key] != before.get(key, DEFAULTS[key])]
-    if changed:
-        raise UserError(f"{path.parent} was begun with another {', '.join(changed)}: take another --out, or remove it")
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    keys = "\n".join(f"  {key}: {value}" for key, value in DEFAULTS.items())
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"keys of a configuration and their defaults (scripts/experiment/config.py says more):\n{keys}",
+    )
     parser.add_argument("config", type=Path, help="a small YAML file; see examples")
     parser.add_argument("--prepared", type=Path, required=True, help="what scripts/prepare made")
     parser.add_argument("--out", type=Path, required=True, help="where models, outputs and results.json go")

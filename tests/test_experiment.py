@@ -71,9 +71,9 @@ def test_a_learning_curve_counts_the_time_of_updates_over_restarts(tmp_path):
         {"valid_nll_loss": "4.5", "valid_num_updates": "300"},
     ]
     (tmp_path / "train.log").write_text("\n".join(map(json.dumps, log)))
-    experiment = runpy.run_path("scripts/run_experiment.py")["Experiment"]
-    curve = experiment.curve(None, "lv1", tmp_path, 1000)
-    assert [(point["updates"], point["bits"], point["seconds"]) for point in curve["points"]] == [
+    curve = runpy.run_path("scripts/experiment/training.py")["curve"]
+    points = curve("lv1", tmp_path, 1000)["points"]
+    assert [(point["updates"], point["bits"], point["seconds"]) for point in points] == [
         (250, 5.5, 1000 + 50 + 60 + 50 * 0.6),
         (300, 4.5, 1000 + 50 + 60 + 40 + 70),
     ]

@@ -1,0 +1,86 @@
+"""The settings of an experiment: a small YAML file, and what results.json says of them."""
+
+import importlib.metadata
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Dict
+
+import yaml
+
+from lv_fairseq.errors import UserError
+from lv_fairseq.files import written_whole
+
+DEFAULTS = {
+    "name": "experiment",
+    "shortlist": 30000,  # words of the baseline, on both sides
+    "tau": 15000,
+    "reshuffle_tau": None,  # of the run with new partitions every epoch, if not the same
+    "source_tau": 0,
+    "hours": 1.0,  # of training, the same for every run
+    "frozen_hours": 0.25,  # of tuning with frozen word vectors, on top of that
+    "seeds": [1, 2],  # of the LV runs, for the ensemble
+    "points": 2,  # of each LV run in the ensemble: the best, the second-best ...
+    "beam": 12,
+    "frequent": [15000, 30000, 50000],  # K to try
+    "per_word": [10, 20],  # K' to try
+    "grid_sentences": 500,  # of the development set, to choose K and K'
+    "unk_replacement": "lexicon-lowercase",
+    "train": [],  # flags of fairseq-train, for every run
+    "generate": [],  # flags of fairseq-generate, for every row
+    "attention": 4,  # sentences to draw
+    "parallel": 1,  # trainings or decodings at a time, which share the cores
+}
+CAN_CHANGE = ("name", "parallel", "attention")  # after some stages are done
+
+
+def load_config(path: Path) -> Dict:
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, yaml.YAMLError) as error:
+        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+    if not isinstance(given, dict):
+        raise UserError(f"{path} must have lines `key: value`. Known keys are: {', '.join(DEFAULTS)}")
+    unknown = set(given) - set(DEFAULTS)
+    for key in set(given) - unknown:
+        kind = (int, float) if DEFAULTS[key] is None or isinstance(DEFAULTS[key], float) else type(DEFAULTS[key])
+        if not isinstance(given[key], kind):
+            what = {list: "a list, [...]", str: "a word", int: "a whole number"}.get(kind, "a number")
+            raise UserError(f"{path}: {key} must be {what}, not {given[key]!r}")
+    if unknown:
+        raise UserError(f"{path} has unknown keys: {', '.join(sorted(unknown))}. Known are: {', '.join(DEFAULTS)}")
+    return {**DEFAULTS, **given}
+
+
+def keep_config(config: Dict, path: Path) -> None:
+    """Stages that are done were done with these settings: others would make a table of two kinds of rows."""
+    if not path.exists():
+        with written_whole(path) as file:
+            file.write(json.dumps(config, indent=1).encode())
+    before = json.loads(path.read_text(encoding="utf-8"))
+    changed = [key for key in config if key not in CAN_CHANGE and config[key] != before.get(key, DEFAULTS[key])]
+    if changed:
+        raise UserError(f"{path.parent} was begun with another {', '.join(changed)}: take another --out, or remove it")
+
+
+def signature(config: Dict) -> Dict:
+    packages = ("torch", "fairseq-fixed", "fairseq", "sacrebleu", "sentencepiece", "sacremoses")
+    versions = {}
+    for package in packages:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    machine = f"{platform.machine()}, {os.cpu_count()} cores"
+    return {
+        "tau": config["tau"],
+        "reshuffle tau": config["reshuffle_tau"] or config["tau"],
+        "hours": config["hours"],
+        "runs at a time": config["parallel"],
+        "beam": config["beam"],
+        "seed": config["seeds"][0],
+        "seeds of LV": ", ".join(map(str, config["seeds"])),
+        "versions": versions,
+        "machine": machine,
+    }

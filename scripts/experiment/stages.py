@@ -1,0 +1,78 @@
+"""Stages of work whose results are kept, and the commands they run, of which none is left behind."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Callable, Iterable, List
+
+from lv_fairseq.errors import UserError
+from lv_fairseq.files import written_whole
+
+BIN = Path(sys.executable).parent
+
+
+class Stages:
+    """
+    Args:
+        out: results of stages are kept in OUT/stages
+        folder: where commands run
+        parallel: how many works at a time; they share the cores
+    """
+
+    def __init__(self, out: Path, folder: Path, parallel: int):
+        self.out, self.folder, self.parallel = out, folder, parallel
+        self.running, self.stopped = set(), False  # commands; whether no more are started
+        self.environment = dict(os.environ)
+        if parallel > 1:
+            threads = max((os.cpu_count() or 1) // parallel, 1)
+            self.environment.setdefault("OMP_NUM_THREADS", str(threads))
+
+    def stage(self, name: str, work):
+        """The result of some work, which is kept as OUT/stages/NAME.json and not done again."""
+        path = self.out / "stages" / f"{name}.json"
+        if not path.exists():
+            print(f"== {name}\n", end="", flush=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            started = time.monotonic()
+            result = work()
+            print(f"   {name} took {time.monotonic() - started:,.0f} seconds\n", end="", flush=True)
+            with written_whole(path) as file:
+                file.write(json.dumps(result, ensure_ascii=False).encode())
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def command(self, *command, log: Path) -> str:
+        """Run a command of fairseq; what it printed goes to a file, and is the result."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "w", encoding="utf-8") as output:
+            program = [BIN / command[0], *command[1:]]
+            if self.stopped:
+                raise UserError("stopped")
+            where = {"stdout": output, "stderr": subprocess.STDOUT, "cwd": self.folder, "env": self.environment}
+            with subprocess.Popen(list(map(str, program)), **where) as process:
+                self.running.add(process)
+                try:
+                    failed = process.wait()
+                finally:
+                    process.terminate()  # does nothing to one that has ended
+                    self.running.discard(process)
+        if failed:
+            raise UserError(f"{command[0]} failed: the reason is at the end of {log}")
+        return log.read_text(encoding="utf-8")
+
+    def together(self, works: Iterable[Callable]) -> List:
+        """The results of some works, as many at a time as the configuration says."""
+        with ThreadPoolExecutor(self.parallel) as pool:
+            futures = [pool.submit(work) for work in works]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:  # also Ctrl-C
+                self.stopped = True
+                for future in futures:
+                    future.cancel()
+                for process in list(self.running):
+                    process.terminate()
+                raise
