@@ -23,9 +23,10 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from experiment.config import DEFAULTS, keep_config, load_config, signature
+from experiment.rows import Row, rows
 from experiment.stages import Stages
 from experiment.training import curve, points, trained_hours
 
@@ -36,17 +37,6 @@ from lv_fairseq.files import written_whole
 ROOT = Path(__file__).resolve().parent.parent
 PLUGIN = ["--user-dir", ROOT / "lv_fairseq", "--task", "lv_translation"]
 scoring = runpy.run_path(str(ROOT / "scripts" / "score"))
-
-
-class Row(NamedTuple):
-    """A row of the table: which checkpoints decode which data, how."""
-
-    id: str
-    title: str
-    paths: List[Path]
-    data: Path
-    flags: List
-    replace: bool  # unknown words
 
 
 class Experiment:
@@ -65,19 +55,22 @@ class Experiment:
         self.results = {"name": config["name"], "signature": signature(config), "systems": [], "grid": [], "curves": []}
 
     def run(self) -> None:
+        config = self.config
         self.results["corpus"] = self.stages.stage("corpus", self.corpus)
         self.results["texts"] = self.texts()
         self.shortlist_data()
         runs = self.train_all()
         tuned = self.tune_all(runs)
-        first = runs[f"lv{self.config['seeds'][0]}"]
+        first = runs[f"lv{config['seeds'][0]}"]
         best_k = self.choose_lists(points(first)[0])
         lists = ["--candidate-frequent", best_k[0], "--candidate-per-word", best_k[1]]
         self.results["signature"].update({"K": best_k[0], "K'": best_k[1]})
-        self.results["systems"] = self.decode_all(runs, tuned, first, lists)
-        self.results["curves"] = [curve(name, run) for name, run in runs.items()]
-        before = 3600 * trained_hours(points(runs["reshuffle"])[0])
-        self.results["curves"].append(curve("frozen", self.out / "frozen-reshuffle-1", before))
+        models = {name: points(run)[:1] for name, run in runs.items()}
+        models["lv"], models["frozen"] = points(first)[:1], tuned["reshuffle"][:1]
+        models["ensemble"] = list(itertools.chain.from_iterable(tuned.values()))
+        table = rows(config, models, self.out / "shortlist", self.prepared / "data", *best_k)
+        self.results["systems"] = self.decode_all(table)
+        self.results["curves"] = self.curves(runs)
         self.results["attention"] = self.stages.stage("attention", lambda: self.attention(first, lists))
         with written_whole(self.out / "results.json") as file:
             file.write(json.dumps(self.results, indent=1, ensure_ascii=False).encode())
@@ -110,24 +103,20 @@ class Experiment:
             tuned.setdefault(job[0], []).append(path)
         return tuned
 
-    def decode_all(self, runs: Dict[str, Path], tuned: Dict[str, List[Path]], first: Path, lists: List) -> List[Dict]:
-        """The rows of the table."""
-        baseline, full = self.out / "shortlist", self.prepared / "data"
-        shortlist, lv = points(runs["rnnsearch"])[:1], points(first)[:1]
-        rows = [
-            Row("rnnsearch", "RNNsearch", shortlist, baseline, [], False),
-            Row("rnnsearch-unk", "RNNsearch + UNK replace", shortlist, baseline, [], True),
-            Row("lv", "RNNsearch-LV", lv, full, [], False),
-            Row("lv-list", "+ candidate list", lv, full, lists, False),
-            Row("lv-unk", "+ UNK replace", lv, full, lists, True),
-            Row("reshuffle", "+ reshuffle", points(runs["reshuffle"])[:1], full, lists, True),
-            Row("frozen", "+ frozen word vectors", tuned["reshuffle"][:1], full, lists, True),
-            Row("ensemble", "+ ensemble", list(itertools.chain.from_iterable(tuned.values())), full, lists, True),
-        ]
-        self.lexicon_for(baseline)
-        longest_first = sorted(itertools.product(rows, ("valid", "test")), key=lambda job: -len(job[0].paths))
+    def decode_all(self, table: List[Row]) -> List[Dict]:
+        """What results.json says of the rows of the table."""
+        self.lexicon_for(self.out / "shortlist")
+        longest_first = sorted(itertools.product(table, ("valid", "test")), key=lambda job: -len(job[0].paths))
         self.stages.together(lambda job=job: self.decode(*job) for job in longest_first)
-        return [self.figures(row) for row in rows]
+        return [self.figures(row) for row in table]
+
+    def curves(self, runs: Dict[str, Path]) -> List[Dict]:
+        """Learning curves, under names that say what was trained."""
+        names = {"rnnsearch": f"RNNsearch, {self.config['shortlist']:,} words", "reshuffle": "RNNsearch-LV, reshuffled"}
+        names.update({f"lv{seed}": f"RNNsearch-LV, seed {seed}" for seed in self.config["seeds"]})
+        before = 3600 * trained_hours(points(runs["reshuffle"])[0])
+        frozen = curve(f"{names['reshuffle']}, then frozen", self.out / "frozen-reshuffle-1", before)
+        return [*(curve(names[name], run) for name, run in runs.items()), frozen]
 
     def corpus(self) -> Dict:
         """Sizes of the training text, and the paper's coverage table."""
@@ -224,7 +213,7 @@ class Experiment:
         with written_whole(hypotheses) as file:
             file.writelines(line.encode() + b"\n" for line in detokenised)
         times = re.search(r"Translated [\d,]+ sentences \(([\d,]+) tokens\) in ([\d.]+)s", text)
-        told = re.search(r"([\d,]+) sentences, .*", text)
+        told = re.search(r"([\d,]+) sentences?, .*", text)
         return {
             **scores,
             "hypotheses": str(hypotheses.relative_to(self.out)),
@@ -265,7 +254,8 @@ class Experiment:
         found = self.stages.together(lambda point=point: decode(*point) for point in grid)
         for (k, per_word), scores in zip(grid, found):
             size = re.search(r"candidate lists of ([\d,]+) words", scores["summary"])
-            entry = {"K": k, "K'": per_word, "bleu": scores["bleu"], "coverage": self.coverage(k, per_word)}
+            entry = {"K": k, "K'": per_word, "bleu": scores["bleu"], "interval": scores["interval"]}
+            entry.update({"sentences": sentences, "coverage": self.coverage(k, per_word)})
             entry["mean_list"] = int(size.group(1).replace(",", "")) if size else None
             self.results["grid"].append(entry)
         best = max(self.results["grid"], key=lambda entry: entry["bleu"])
@@ -304,19 +294,22 @@ class Experiment:
 
     def figures(self, row: Row) -> Dict:
         """What results.json says of a row."""
-        note = ", ".join(path.parent.name for path in row.paths)
-        figures = {"id": row.id, "name": row.title, "note": note}
+        figures = {"id": row.id, "name": row.title, "note": row.note, "against": row.against}
+        figures["checkpoints"] = [str(path.relative_to(self.out)) for path in row.paths]
         figures.update({"dev": self.decode(row, "valid"), "test": self.decode(row, "test")})
         told = figures["test"]["summary"]
         figures["decoding"] = {"ms_per_word": figures["test"]["ms_per_word"]}
         for key, pattern in (
             ("mean_list", r"lists of ([\d,]+) words"),
-            ("expanded", r"([\d,]+) sentences decoded again"),
+            ("expanded", r"([\d,]+) sentences? decoded again"),
             ("replaced", r"([\d,]+) of [\d,]+ unknown"),
             ("unknown", r"[\d,]+ of ([\d,]+) unknown"),
         ):
             found = re.search(pattern, told)
             figures["decoding"][key] = int(found.group(1).replace(",", "")) if found else None
+        if not row.replace:  # what is unknown stands in the output
+            lines = scoring["best_hypotheses"](self.out / "outputs" / f"{row.id}.test.out")
+            figures["decoding"]["unknown"] = sum(line.split().count("<unk>") for line in lines)
         return figures
 
     def attention(self, run: Path, lists: List) -> List[Dict]:
@@ -334,17 +327,18 @@ class Experiment:
             if found:
                 rows.setdefault(found.group(2), {}).setdefault(found.group(1), found.group(3))
         replaced = scoring["best_hypotheses"](self.out / "outputs" / "lv-unk.test.out")
+        sources = (self.prepared / "text" / f"test.{self.languages[0]}").read_text(encoding="utf-8").split("\n")
         pictures = []
         for number, row in rows.items():
             target = row["H"].split("\t")[1].split()
             unknown = [place for place, word in enumerate(target) if word == "<unk>"]
-            source = row["S"].split()
+            source = sources[int(number)].split()  # what fairseq prints has <unk> for words that it does not know
             weights = [[float(x) for x in line.split(",")][: len(source)] for line in row["A"].split()[: len(target)]]
             if 5 <= len(source) <= 20 and len(weights) == len(target):
                 words = replaced[int(number)].split()
                 target = words if len(words) == len(target) else target
                 pictures.append(
-                    {"system": run.name, "source": source, "target": target, "weights": weights, "replaced": unknown}
+                    {"system": "lv-unk", "source": source, "target": target, "weights": weights, "replaced": unknown}
                 )
         return sorted(pictures, key=lambda picture: not picture["replaced"])[: self.config["attention"]]
 

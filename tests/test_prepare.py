@@ -86,7 +86,7 @@ def test_scores_of_words_and_of_subwords(words, tmp_path):
     order = [2, 0, 3, 1]
     output.write_text("".join(f"H-{i}\t-0.1\t{tokenised[i]}\nH-{i}\t-9\tnonsense\n" for i in order), encoding="utf-8")
     result = run("python", "scripts/score", words, output).stdout.splitlines()
-    assert result[0].startswith("BLEU 100.00  nrefs:1") and result[2].endswith("100.00")
+    assert result[0].startswith("BLEU 100.00 \u00b1 0.00  nrefs:1") and result[2].endswith("100.00")
     assert lines(tmp_path / "test.hyp") == [target for _, target in PAIRS[::-1]]
     output.write_text("H-1\t-0.1\tx\n")
     result = run("python", "scripts/score", words, output, check=False)

@@ -154,8 +154,8 @@ class Page(HTMLParser):
 def test_scores_and_intervals_are_those_of_sacrebleu(complete):
     page = Page(page_of(complete))
     for id, name in SYSTEMS.items():
-        row = page.row(name, "\u00b1")
-        for which, cell in (("dev", row[1]), ("test", row[4])):
+        rows = [row for row in page.rows if row[:1] == [name] and "\u00b1" in row[1]]
+        for which, (_, cell, _) in zip(("dev", "test"), rows):
             hypotheses, references = lines(complete / f"{id}.{which}.hyp"), lines(complete / f"{which}.ref")
             metric = BLEU()
             score = metric.corpus_score(hypotheses, [references], n_bootstrap=1000)
@@ -167,12 +167,26 @@ def test_differences_to_the_first_system_are_tested_by_sacrebleus_paired_bootstr
     outputs = [(id, lines(complete / f"{id}.test.hyp")) for id in ("base", "lv")]
     _, result = PairedTest(outputs, {"BLEU": BLEU()}, [lines(complete / "test.ref")], test_type="bs", n_samples=1000)()
     first, second = result["BLEU"]
-    cell = Page(page_of(complete)).row(SYSTEMS["lv"], "\u00b1")[5]
-    assert cell == f"{second.score - first.score:+.2f} (p = {second.p_value:.3f})"
+    cell = Page(page_of(complete)).row(f"{SYSTEMS['lv']} against {SYSTEMS['base']}", "p")[2]
+    assert cell == f"{second.score - first.score:+.2f} (p\u00a0=\u00a0{second.p_value:.3f})"
 
 
 def test_a_system_is_not_significantly_different_from_its_copy(complete):
-    assert Page(page_of(complete)).row(SYSTEMS["copy"], "\u00b1")[5] == "same output"
+    name = f"{SYSTEMS['copy']} against {SYSTEMS['base']}"
+    assert Page(page_of(complete)).row(name, "") == [name, "same output", "same output"]
+
+
+def test_a_system_is_compared_with_those_it_names(folder):
+    results = made_up_results()
+    results["systems"][1]["against"], results["systems"][2]["against"] = [], ["lv", "base"]
+    page = Page(report(folder, results))
+    names = [row[0] for row in page.rows if row and " against " in row[0]]
+    assert names == [f"{SYSTEMS['copy']} against {SYSTEMS[other]}" for other in ("lv", "base")]
+    outputs = [(id, lines(folder / f"{id}.dev.hyp")) for id in ("lv", "copy")]
+    _, result = PairedTest(outputs, {"BLEU": BLEU()}, [lines(folder / "dev.ref")], test_type="bs", n_samples=1000)()
+    first, second = result["BLEU"]
+    more = f"{second.score - first.score:+.2f}".replace("-", "\u2212")
+    assert page.row(names[0], "p")[1] == f"{more} (p\u00a0=\u00a0{second.p_value:.3f})"
 
 
 def test_the_best_of_a_column_is_marked_and_named_in_the_summary(complete):
@@ -182,8 +196,8 @@ def test_the_best_of_a_column_is_marked_and_named_in_the_summary(complete):
         which: BLEU().corpus_score(lines(complete / f"lv.{which}.hyp"), [lines(complete / f"{which}.ref")]).score
         for which in ("dev", "test")
     }
-    assert best[0].startswith(f"{scores['dev']:.2f} ") and best[1].startswith(f"{scores['test']:.2f} ")
-    assert best[2] == best[3] == "22.50"  # tokenised BLEU of another system
+    assert best[0].startswith(f"{scores['dev']:.2f} ") and best[2].startswith(f"{scores['test']:.2f} ")
+    assert best[1] == best[3] == "22.50"  # tokenised BLEU of another system
     assert f"Best on the test set: <strong>{html.escape(SYSTEMS['lv'])}</strong>" in page
 
 
@@ -351,6 +365,7 @@ def test_numbers_that_are_none_are_left_out(folder, value):
         (b'{"systems": {"a": 1}}', "systems must be a list"),
         (b'{"systems": [3]}', "systems[0] must be an object, not 3"),
         (b'{"systems": [{"test": {"bleu": "12"}}]}', "systems[0].test.bleu must be a number, not '12'"),
+        (b'{"systems": [{"id": "a", "against": ["a"]}]}', "against[0] must be the id of a system before this one"),
         (b'{"grid": [{"K": 5}]}', "grid[0].K' must be a whole number, not None"),
         (b'{"corpus": {"source": {"coverage": {"many": 0.5}}}}', "must be named by a number of words, not 'many'"),
         (b'{"attention": [{"source": ["a"], "target": ["b"], "weights": [[1, 2]]}]}', "1 rows (target words) of 1"),

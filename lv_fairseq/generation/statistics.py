@@ -22,15 +22,19 @@ class Statistics:
         self.words += int(sizes.sum())
 
     def summary(self) -> str:
-        parts = [f"{self.sentences:,} sentences"]
+        parts = [counted(self.sentences, "sentence")]
         if self.lists:
             mean = self.words / self.lists
             parts.append(f"candidate lists of {mean:,.0f} words on average")
-            parts.append(f"{self.expanded:,} sentences decoded again with longer lists")
+            parts.append(f"{counted(self.expanded, 'sentence')} decoded again with longer lists")
             search = self.search_seconds - self.list_seconds
             parts.append(f"{self.list_seconds:.2f} s for lists, {search:.2f} s for the search")
         if self.replacing:
-            parts.append(f"{self.replaced:,} of {self.unknown:,} unknown words replaced")
+            parts.append(f"{self.replaced:,} of {counted(self.unknown, 'unknown word')} replaced")
         if self.replaced < self.unknown:
             parts.append(f"{self.unknown - self.replaced:,} need the source text (--source-text)")
         return ", ".join(parts)
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

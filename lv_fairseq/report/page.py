@@ -28,7 +28,11 @@ nav a{display:inline-block;padding:.25rem 0}
 .quiet,.explanation,nav h2{color:var(--quiet)}
 .quiet{font-size:.9rem}
 .missing{padding:.5rem .75rem;background:var(--band);border-left:4px solid var(--rule);font-size:.95rem}
-.scroll{overflow-x:auto;max-width:100%%;margin:.75rem 0}
+.scroll{overflow-x:auto;max-width:100%%;margin:.75rem 0;
+background:linear-gradient(90deg,var(--paper) 60%%,transparent) 0/1.5rem 100%% local,
+linear-gradient(270deg,var(--paper) 60%%,transparent) 100%%/1.5rem 100%% local,
+linear-gradient(90deg,var(--quiet),transparent) 0/.6rem 100%% scroll,
+linear-gradient(270deg,var(--quiet),transparent) 100%%/.6rem 100%% scroll;background-repeat:no-repeat}
 .scroll:focus-visible{outline:2px solid var(--link)}
 table{border-collapse:collapse;font-size:.95rem;font-variant-numeric:tabular-nums;overflow-wrap:normal}
 caption{text-align:left;font-weight:600;padding:.25rem 0;min-width:16rem}
@@ -39,7 +43,10 @@ thead th,thead td{background:var(--band);vertical-align:bottom}
 tbody th{font-weight:500;min-width:5rem;max-width:18rem}
 .groups>*{border-bottom:0;text-align:left}
 th:first-child,.words th,.words td{text-align:left}
-.words td{white-space:normal;overflow-wrap:break-word}
+.words td,.pairs td{white-space:normal}
+.words td{overflow-wrap:break-word}
+.pairs tbody th{min-width:9rem;max-width:26rem}
+.pairs .name{font-weight:600}
 .best{background:var(--tint);padding:.05rem .3rem;margin-right:-.3rem;border-radius:.2rem}
 code{font:.85rem/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
 .pictures{display:flex;flex-wrap:wrap;gap:1rem;margin:.75rem 0}

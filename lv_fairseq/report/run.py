@@ -58,6 +58,8 @@ class GridPoint:
     k: int
     per_word: int
     bleu: Optional[float]
+    interval: Optional[float]
+    sentences: Optional[float]
     mean_list: Optional[float]
     coverage: Optional[float]
 
@@ -96,6 +98,7 @@ class Run:
     sides: Dict[str, Side]  # "source", "target"
     texts: Dict[str, Text]  # by set
     systems: List[System]
+    comparisons: List[Tuple[int, int]]  # numbers of systems: which is tested against which
     grid: List[GridPoint]
     curves: List[Curve]
     attention: List[Attention]
@@ -193,6 +196,7 @@ def read_run(folder: Path) -> Run:
         sides={side: read_side(corpus[side]) for side in ("source", "target") if corpus[side].value is not None},
         texts={name: Text(text["source"].path(), text["reference"].path()) for name, text in part["texts"].items()},
         systems=[read_system(system, i) for i, system in enumerate(part["systems"])],
+        comparisons=list(read_comparisons(part["systems"])),
         grid=[read_grid_point(point) for point in part["grid"]],
         curves=[read_curve(curve) for curve in part["curves"]],
         attention=[read_attention(sentence) for sentence in part["attention"]],
@@ -238,6 +242,18 @@ def read_system(part: Part, number: int) -> System:
     )
 
 
+def read_comparisons(systems: Part) -> Iterator[Tuple[int, int]]:
+    """A system is compared with those that it names, or with the first one."""
+    ids = [system["id"].text() for system in systems]
+    for i, system in enumerate(systems):
+        for other in system["against"] if system["against"].value is not None else []:
+            if other.text() not in ids[:i]:
+                raise other.wrong("the id of a system before this one")
+            yield i, ids.index(other.text())
+        if i and system["against"].value is None:
+            yield i, 0
+
+
 def read_output(part: Part) -> Output:
     return Output(
         part["hypotheses"].path(), part["bleu"].number(), part["signature"].text(), part["tokenised_bleu"].number()
@@ -249,6 +265,8 @@ def read_grid_point(part: Part) -> GridPoint:
         part["K"].whole_number(),
         part["K'"].whole_number(),
         part["bleu"].number(),
+        part["interval"].number(),
+        part["sentences"].number(),
         part["mean_list"].number(),
         part["coverage"].number(),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Optional, Tuple
 
 from sacrebleu.metrics import BLEU
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import PairedTest, Result
 
 from lv_fairseq.errors import UserError
 from lv_fairseq.report.run import Run, clean
@@ -24,8 +24,15 @@ class Scored:
 
     bleu: Optional[float]
     interval: Optional[float] = None
-    p_value: Optional[float] = None  # against the first system
-    same_as_first: bool = False
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much more BLEU a system has than another one, and how likely chance alone gives as much."""
+
+    bleu: float
+    p_value: Optional[float] = None  # None if it is not known, as without files
+    same_output: bool = False
 
 
 @dataclass
@@ -33,6 +40,7 @@ class SetScores:
     """The scores of all systems on one set, and the texts they were taken from."""
 
     systems: List[Scored]
+    differences: Dict[Tuple[int, int], Difference] = field(default_factory=dict)  # by the run's comparisons
     hypotheses: Dict[int, List[str]] = field(default_factory=dict)  # by number of the system; only complete ones
     references: List[str] = field(default_factory=list)
     sources: List[str] = field(default_factory=list)
@@ -45,18 +53,13 @@ def score_set(run: Run, which: str, progress: Callable[[float], None] = lambda d
     outputs = [system.outputs.get(which) for system in run.systems]
     result = SetScores([Scored(output.bleu if output else None) for output in outputs])
     result.signatures = sorted({output.signature for output in outputs if output and output.signature})
-    if not any(outputs):
-        return result
-    read_texts(run, which, result)
-    if not result.hypotheses:
-        return result
+    if any(outputs):
+        read_texts(run, which, result)
     how = options(next((output.signature for output in outputs if output and output.signature), ""))
-    first = min(result.hypotheses)
     signatures = set()
-    for i in result.hypotheses:
-        result.systems[i], signature = score(result.hypotheses[i], result.hypotheses[first], result.references, how)
-        if first != 0:  # the first system itself has no files: there is nothing to compare with
-            result.systems[i] = Scored(result.systems[i].bleu, result.systems[i].interval)
+    for i, hypotheses in result.hypotheses.items():
+        (scored,), signature = bootstrap([hypotheses], result.references, how)
+        result.systems[i] = Scored(float(scored.score), float(scored.ci))
         signatures.add(signature)
         progress(1)
         said = outputs[i].bleu
@@ -65,8 +68,23 @@ def score_set(run: Run, which: str, progress: Callable[[float], None] = lambda d
                 f"{run.systems[i].name}: results.json says {said:.2f} BLEU, the file gives "
                 f"{result.systems[i].bleu:.2f}; the latter is shown."
             )
-    result.signatures = sorted(signatures)
+    result.signatures = sorted(signatures) or result.signatures
+    for i, other in run.comparisons:
+        if result.systems[i].bleu is not None and result.systems[other].bleu is not None:
+            result.differences[i, other] = difference(result, i, other, how)
     return result
+
+
+def difference(scores: SetScores, i: int, other: int, how: Dict) -> Difference:
+    """One system against another, by sacrebleu's paired bootstrap if both have files."""
+    more = scores.systems[i].bleu - scores.systems[other].bleu
+    if not {i, other} <= scores.hypotheses.keys():
+        return Difference(more)
+    pair = [scores.hypotheses[other], scores.hypotheses[i]]
+    if pair[0] == pair[1]:  # sacrebleu would call a system significantly different from itself
+        return Difference(more, same_output=True)
+    (_, tested), _ = bootstrap(pair, scores.references, how)
+    return Difference(more, float(tested.p_value))
 
 
 def read_texts(run: Run, which: str, result: SetScores) -> None:
@@ -123,18 +141,15 @@ def options(signature: str) -> Dict:
     return {**result, "tokenize": tokenizer.group(1)} if tokenizer else result
 
 
-def score(hypotheses: List[str], first: List[str], references: List[str], how: Dict) -> Tuple[Scored, str]:
-    """One system against the first one, by sacrebleu's paired bootstrap; intervals are those of its --confidence."""
+def bootstrap(systems: List[List[str]], references: List[str], how: Dict) -> Tuple[List[Result], str]:
+    """Scores, intervals as of sacrebleu --confidence, and p of all systems but the first; and the signature."""
     os.environ["SACREBLEU_SEED"] = SEED
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
-    same = hypotheses == first  # sacrebleu would call a system significantly different from itself
-    systems = [("this", hypotheses)] if same else [("first", first), ("this", hypotheses)]
+    named = [(str(i), hypotheses) for i, hypotheses in enumerate(systems)]
     try:
-        test = PairedTest(systems, {"BLEU": BLEU(**how)}, [references], test_type="bs", n_samples=SAMPLES)
+        test = PairedTest(named, {"BLEU": BLEU(**how)}, [references], test_type="bs", n_samples=SAMPLES)
         signatures, results = test()
     except Exception as error:  # a tokeniser that is unknown, or not installed here
         raise UserError(f"sacrebleu cannot score with the signature in results.json: {error}") from None
     (name,) = signatures
-    result = results[name][-1]
-    scored = Scored(float(result.score), float(result.ci), None if same else float(result.p_value), same)
-    return scored, signatures[name].format()
+    return results[name], signatures[name].format()

@@ -8,7 +8,7 @@ from lv_fairseq.report.drawing import svg
 from lv_fairseq.report.figures import Line, Picture, heat_map, line_picture
 from lv_fairseq.report.markup import Html, join, tag
 from lv_fairseq.report.run import SETS, Attention, GridPoint, Run
-from lv_fairseq.report.scores import Scored, SetScores
+from lv_fairseq.report.scores import Difference, Scored, SetScores
 from lv_fairseq.report.tables import NOTHING, duration, filled_columns, marked, matrix, shown, table
 
 SET_NAMES = {"dev": "development set", "test": "test set"}
@@ -109,14 +109,14 @@ def with_interval(scored: Scored) -> str:
     return f"{scored.bleu:.2f}" + (f" \u00b1 {scored.interval:.2f}" if scored.interval is not None else "")
 
 
-def compared(scored: Scored, first: Scored) -> str:
-    """The difference to the first system, and how likely chance alone gives one as large."""
-    if scored.same_as_first:
-        return "same output"
-    if scored.bleu is None or first.bleu is None:
+def compared(difference: Optional[Difference]) -> str:
+    """How much more BLEU, and how likely chance alone gives as much."""
+    if difference is None:
         return NOTHING
-    difference = f"{scored.bleu - first.bleu:+.2f}".replace("-", "\u2212")
-    return difference + (f" (p = {scored.p_value:.3f})" if scored.p_value is not None else "")
+    if difference.same_output:
+        return "same output"
+    more = f"{difference.bleu:+.2f}".replace("-", "\u2212")
+    return more + (f" (p\u00a0=\u00a0{difference.p_value:.3f})" if difference.p_value is not None else "")
 
 
 def summary(results: Results) -> Iterator:
@@ -127,8 +127,9 @@ def summary(results: Results) -> Iterator:
     top = best(run, results.scores)
     if top is not None and count > 1:
         which, i, scored = top
-        first = results.scores[which].systems[0]
-        against = f", {compared(scored, first)} against {run.systems[0].name}" if i and first.bleu is not None else ""
+        first = results.scores[which].systems[0].bleu
+        difference = Difference(scored.bleu - first) if i and first is not None else None
+        against = f", {compared(difference)} against {run.systems[0].name}" if difference else ""
         name = tag("strong", run.systems[i].name)
         yield tag("p", f"Best on the {SET_NAMES[which]}: ", name, f" with {with_interval(scored)} BLEU{against}.")
     elif top is not None:
@@ -166,26 +167,13 @@ def bleu(results: Results) -> Iterator:
     if not run.systems:
         yield "results.json has no systems."
         return
-    heads, columns = ["System"], []
-    for which in SETS:
-        group = SET_NAMES[which].capitalize()
-        heads += [(group, "BLEU"), (group, "against first"), (group, "tokenised BLEU")]
-        columns += bleu_columns(run, which, scores[which])
-    rows = [[system.name, *(column[i] for column in columns)] for i, system in enumerate(run.systems)]
-    heads, rows = filled_columns(heads, rows)
-    if len(heads) == 1:
+    tables = [quality(run, which, scores[which]) for which in SETS]
+    tables = [one for one in tables if one is not None]
+    if not tables:
         yield "There is neither a score nor an output that could be scored."
     else:
-        best = "The best of a column is bold. " if len(rows) > 1 else ""
-        yield table(f"BLEU of the systems. {best}".strip(), heads, rows, kind="systems")
-        if any(scored.p_value is not None for which in SETS for scored in scores[which].systems):
-            yield tag(
-                "p",
-                f"\u201cAgainst first\u201d: the difference to {run.systems[0].name}, and p, the probability that "
-                "chance alone makes one as large (paired bootstrap); below 0.05 a difference is usually called "
-                "significant.",
-                class_="quiet",
-            )
+        yield tag("div", *tables, class_="pictures")
+        yield from differences(run, scores)
         yield tag(
             "p",
             "BLEU is of detokenised text, by sacrebleu; tokenised BLEU is the paper\u2019s measure and depends on the "
@@ -200,15 +188,37 @@ def bleu(results: Results) -> Iterator:
         yield from scores[which].notes
 
 
-def bleu_columns(run: Run, which: str, scores: SetScores) -> List[list]:
-    """BLEU, its difference to the first system, and tokenised BLEU of all systems on one set."""
+def quality(run: Run, which: str, scores: SetScores) -> Optional[Html]:
+    """BLEU and tokenised BLEU of all systems on one set."""
     tokenised = [system.outputs[which].tokenised_bleu if which in system.outputs else None for system in run.systems]
-    systems, first = scores.systems, scores.systems[0]
-    return [
-        mark([scored.bleu for scored in systems], [with_interval(scored) for scored in systems]),
-        [NOTHING, *(compared(scored, first) for scored in systems[1:])],
+    columns = [
+        [system.name for system in run.systems],
+        mark([scored.bleu for scored in scores.systems], [with_interval(scored) for scored in scores.systems]),
         mark(tokenised, [shown(value, "{:.2f}") for value in tokenised]),
     ]
+    heads, rows = filled_columns(["System", "BLEU", "tokenised BLEU"], list(zip(*columns)))
+    if len(heads) == 1:
+        return None
+    caption = f"{SET_NAMES[which].capitalize()}. {'The best of a column is bold.' if len(rows) > 1 else ''}"
+    return table(caption.strip(), heads, rows, kind="systems")
+
+
+def differences(run: Run, scores: Dict[str, SetScores]) -> Iterator[Html]:
+    """Which system is better than which, and how sure that is."""
+    rows = []
+    for pair in run.comparisons:
+        names = join((tag("span", run.systems[i].name, class_="name") for i in pair), " against ")
+        rows.append([names, *(compared(scores[which].differences.get(pair)) for which in SETS)])
+    heads, rows = filled_columns(["Systems", *(SET_NAMES[which].capitalize() for which in SETS)], rows)
+    if len(heads) == 1:
+        return
+    yield table("Differences of BLEU", heads, rows, kind="pairs")
+    yield tag(
+        "p",
+        "p is the probability that chance alone makes a difference as large (paired bootstrap); below 0.05 a "
+        "difference is usually called significant.",
+        class_="quiet",
+    )
 
 
 def mark(values: Sequence[Optional[float]], texts: Sequence[str]) -> list:
@@ -236,6 +246,15 @@ def grid_bleu(results: Results) -> Iterator:
     yield line_picture(f"{results.prefix}grid-bleu", "BLEU by K and K'", lines, "K' (logarithmic)", "BLEU", places)
     values = {(point.k, point.per_word): point.bleu for point in grid}
     yield matrix("BLEU by K (rows) and K' (columns). The best is bold.", "K", values, "{:.2f}".format, mark_best=True)
+    sentences = {point.sentences for point in grid if point.sentences is not None}
+    interval = max((point.interval for point in grid if point.interval is not None), default=None)
+    if len(sentences) == 1 and interval is not None:
+        yield tag(
+            "p",
+            f"On {sentences.pop():,.0f} sentences of the development set, where chance alone could move each figure by "
+            f"up to \u00b1 {interval:.2f} (95 % confidence); they move together, since the sentences are the same.",
+            class_="quiet",
+        )
 
 
 def decoding_time(results: Results) -> Iterator:

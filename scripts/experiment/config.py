@@ -65,7 +65,7 @@ def keep_config(config: Dict, path: Path) -> None:
 
 
 def signature(config: Dict) -> Dict:
-    packages = ("torch", "fairseq-fixed", "fairseq", "sacrebleu", "sentencepiece", "sacremoses")
+    packages = ("lv_fairseq", "torch", "fairseq-fixed", "fairseq", "sacrebleu", "sentencepiece", "sacremoses")
     versions = {}
     for package in packages:
         try:
@@ -74,11 +74,14 @@ def signature(config: Dict) -> Dict:
             continue
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
     return {
+        "shortlist": config["shortlist"],
         "tau": config["tau"],
         "reshuffle tau": config["reshuffle_tau"] or config["tau"],
         "hours": config["hours"],
         "runs at a time": config["parallel"],
         "beam": config["beam"],
+        "K tried": ", ".join(f"{k:,}" for k in config["frequent"]),
+        "K' tried": ", ".join(f"{k:,}" for k in config["per_word"]),
         "seed": config["seeds"][0],
         "seeds of LV": ", ".join(map(str, config["seeds"])),
         "versions": versions,
