@@ -1,6 +1,7 @@
 """Small things that several tests share. Commands run as a user runs them, from the root of the project."""
 
 import os
+import signal
 import subprocess
 import sys
 from argparse import Namespace
@@ -31,6 +32,15 @@ def run(*command, stdin=None, check=True, bin=BIN, cwd=ROOT) -> subprocess.Compl
     if check and result.returncode != 0:
         raise AssertionError(f"{command} ended with {result.returncode}\n{result.stdout}\n{result.stderr}")
     return result
+
+
+@pytest.fixture(scope="module")
+def signals_as_before():
+    """A command sets what signals do, for its own process; here it runs in that of the tests."""
+    before = {name: signal.getsignal(name) for name in (signal.SIGPIPE, signal.SIGTERM)}
+    yield
+    for name, handler in before.items():
+        signal.signal(name, handler)
 
 
 def make_corpus(folder: Path, *options) -> Path:

@@ -1,6 +1,5 @@
 """lv-coverage: what share of a text its most frequent words make up."""
 
-import signal
 from collections import Counter
 
 import pytest
@@ -8,14 +7,7 @@ import pytest
 from lv_fairseq.corpus_coverage import count_words, coverage
 from lv_fairseq.corpus_coverage.command import main
 
-
-@pytest.fixture(autouse=True, scope="module")
-def signals_as_before():
-    """A command sets what signals do, for its own process; here it runs in that of the tests."""
-    before = {name: signal.getsignal(name) for name in (signal.SIGPIPE, signal.SIGTERM)}
-    yield
-    for name, handler in before.items():
-        signal.signal(name, handler)
+pytestmark = pytest.mark.usefixtures("signals_as_before")
 
 
 def table(capsys) -> dict:

@@ -33,6 +33,9 @@ def test_every_row_of_the_table(tmp_path):
     results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
     assert [row["id"] for row in results["systems"]][:3] == ["rnnsearch", "rnnsearch-unk", "lv"]
     assert len(results["systems"]) == 8 and len(results["grid"]) == 2
+    assert all(point["sentences"] == 30 and point["interval"] > 0 for point in results["grid"])
+    ids = [row["id"] for row in results["systems"]]
+    assert all(set(row["against"]) <= set(ids[:i]) for i, row in enumerate(results["systems"]))
     for row in results["systems"]:
         for subset in ("dev", "test"):
             assert len((tmp_path / "out" / row[subset]["hypotheses"]).read_text(encoding="utf-8").splitlines()) == 30

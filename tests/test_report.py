@@ -7,7 +7,6 @@ import math
 import random
 import re
 import shutil
-import signal
 import subprocess
 from html.parser import HTMLParser
 
@@ -24,14 +23,7 @@ EVIL = "<script>alert('x')</script>"
 SYSTEMS = {"base": "RNNsearch", "lv": 'LV "all" & <b>more</b>', "copy": "A copy of the first"}
 SENTENCES = 40
 
-
-@pytest.fixture(autouse=True, scope="module")
-def signals_as_before():
-    """A command sets what signals do, for its own process; here it runs in that of the tests."""
-    before = {name: signal.getsignal(name) for name in (signal.SIGPIPE, signal.SIGTERM)}
-    yield
-    for name, handler in before.items():
-        signal.signal(name, handler)
+pytestmark = pytest.mark.usefixtures("signals_as_before")
 
 
 def made_up_texts(folder) -> None:
