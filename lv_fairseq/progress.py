@@ -2,9 +2,11 @@
 
 import sys
 from contextlib import contextmanager
-from typing import Callable, Iterator
+from typing import Callable, Iterator, Optional
 
 from tqdm import tqdm
+
+SHARE = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
 
 
 @contextmanager
@@ -22,8 +24,7 @@ def stage(what: str, total: float, unit: str = "", scale: bool = True) -> Iterat
 def stages() -> Iterator[Callable[[float, str], None]]:
     """Work that tells by itself what it does: call with the share that is done, 0 to 1, and its name."""
     if sys.stderr.isatty():
-        form = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
-        with tqdm(total=1.0, bar_format=form, leave=False) as bar:
+        with tqdm(total=1.0, bar_format=SHARE, leave=False) as bar:
 
             def show(share: float, what: str) -> None:
                 bar.set_description(what, refresh=False)
@@ -39,3 +40,13 @@ def stages() -> Iterator[Callable[[float, str], None]]:
             last[0] = what
 
         yield tell
+
+
+@contextmanager
+def waiting(what: str, seconds: Optional[float] = None) -> Iterator[Callable[[float], None]]:
+    """Work that says nothing; ``seconds`` if it is known how long it takes. Call with the seconds that went by.
+
+    Several may wait at a time: lines beside them are to be printed with `tqdm.write`."""
+    form = SHARE if seconds else "{desc} [{elapsed}]"
+    with tqdm(total=seconds, desc=what, bar_format=form, leave=False, disable=not sys.stderr.isatty()) as bar:
+        yield lambda passed: bar.update(min(passed, max(seconds - bar.n, 0)) if seconds else passed)

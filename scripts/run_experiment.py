@@ -165,9 +165,11 @@ class Experiment:
     ) -> Path:
         """Train for the hours of the configuration, over all starts of the command together. Returns its folder."""
         folder = self.out / name
-        hours = self.config["hours"]
+        hours, last = self.config["hours"], folder / "checkpoint_last.pt"
         if frozen_from:  # fairseq counts the time of the point that it goes on from
             hours = trained_hours(frozen_from) + self.config["frozen_hours"]
+        restored = last if last.exists() else frozen_from
+        seconds = 3600 * (hours - (trained_hours(restored) if restored else 0))
         flags = [*PLUGIN, *self.config["train"], "--seed", seed, "--save-dir", folder, "--stop-time-hours", hours]
         flags += ["--log-format", "json", "--log-file", folder / "train.log", "--criterion", "partition_cross_entropy"]
         flags += ["--max-epoch", 10000, "--no-epoch-checkpoints"]
@@ -179,12 +181,10 @@ class Experiment:
             flags += ["--reshuffle-partitions"]
         if frozen_from:
             flags += ["--freeze-word-tables"]
-            if not (folder / "checkpoint_last.pt").exists():
+            if not last.exists():
                 flags += ["--restore-file", frozen_from]
-        self.stages.stage(
-            f"train.{name}",
-            lambda: self.stages.command("fairseq-train", data, *flags, log=folder / "fairseq-train.log")[:0],
-        )
+        log = {"log": folder / "fairseq-train.log", "seconds": seconds}
+        self.stages.stage(f"train.{name}", lambda: self.stages.command("fairseq-train", data, *flags, **log)[:0])
         return folder
 
     def generate(

@@ -7,10 +7,13 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable, Iterable, List
+from typing import Callable, Iterable, List, Optional
+
+from tqdm import tqdm
 
 from lv_fairseq.errors import UserError
 from lv_fairseq.files import written_whole
+from lv_fairseq.progress import waiting
 
 BIN = Path(sys.executable).parent
 
@@ -35,17 +38,19 @@ class Stages:
         """The result of some work, which is kept as OUT/stages/NAME.json and not done again."""
         path = self.out / "stages" / f"{name}.json"
         if not path.exists():
-            print(f"== {name}\n", end="", flush=True)
+            tqdm.write(f"== {name}")
             path.parent.mkdir(parents=True, exist_ok=True)
             started = time.monotonic()
             result = work()
-            print(f"   {name} took {time.monotonic() - started:,.0f} seconds\n", end="", flush=True)
+            tqdm.write(f"   {name} took {time.monotonic() - started:,.0f} seconds")
             with written_whole(path) as file:
                 file.write(json.dumps(result, ensure_ascii=False).encode())
         return json.loads(path.read_text(encoding="utf-8"))
 
-    def command(self, *command, log: Path) -> str:
-        """Run a command of fairseq; what it printed goes to a file, and is the result."""
+    def command(self, *command, log: Path, seconds: Optional[float] = None) -> str:
+        """Run a command of fairseq; what it printed goes to a file, and is the result.
+
+        ``seconds``: how long it takes, if that is known; waiting people see the name of the file."""
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "w", encoding="utf-8") as output:
             program = [BIN / command[0], *command[1:]]
@@ -55,13 +60,22 @@ class Stages:
             with subprocess.Popen(list(map(str, program)), **where) as process:
                 self.running.add(process)
                 try:
-                    failed = process.wait()
+                    failed = self.ended(process, str(log.relative_to(self.out)), seconds)
                 finally:
                     process.terminate()  # does nothing to one that has ended
                     self.running.discard(process)
         if failed:
             raise UserError(f"{command[0]} failed: the reason is at the end of {log}")
         return log.read_text(encoding="utf-8")
+
+    def ended(self, process: subprocess.Popen, what: str, seconds: Optional[float]) -> int:
+        """The exit status of a command."""
+        with waiting(what, seconds) as passed:
+            while True:
+                try:
+                    return process.wait(1)
+                except subprocess.TimeoutExpired:
+                    passed(1)
 
     def together(self, works: Iterable[Callable]) -> List:
         """The results of some works, as many at a time as the configuration says."""
