@@ -49,7 +49,7 @@ th:first-child,.words th,.words td{text-align:left}
 .pairs .name{font-weight:600}
 .best{background:var(--tint);padding:.05rem .3rem;margin-right:-.3rem;border-radius:.2rem}
 code{font:.85rem/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
-.pictures{display:flex;flex-wrap:wrap;gap:1rem;margin:.75rem 0}
+.pictures,.beside{display:flex;flex-wrap:wrap;gap:1rem;margin:.75rem 0}
 figure{margin:0;flex:1 1 24rem;max-width:30rem;min-width:0}
 figure.scroll{flex:0 1 auto;max-width:100%%}
 svg{display:block;overflow:visible;stroke-linejoin:round}

@@ -172,7 +172,7 @@ def bleu(results: Results) -> Iterator:
     if not tables:
         yield "There is neither a score nor an output that could be scored."
     else:
-        yield tag("div", *tables, class_="pictures")
+        yield tag("div", *tables, class_="beside")
         yield from differences(run, scores)
         yield tag(
             "p",
