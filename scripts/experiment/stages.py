@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -48,16 +49,17 @@ class Stages:
         return json.loads(path.read_text(encoding="utf-8"))
 
     def command(self, *command, log: Path, seconds: Optional[float] = None) -> str:
-        """Run a command of fairseq; what it printed goes to a file, and is the result.
+        """Run a command of fairseq; what it printed goes to a file after the command itself, and is the result.
 
         ``seconds``: how long it takes, if that is known; waiting people see the name of the file."""
         log.parent.mkdir(parents=True, exist_ok=True)
+        program = [str(BIN / command[0]), *map(str, command[1:])]
         with open(log, "w", encoding="utf-8") as output:
-            program = [BIN / command[0], *command[1:]]
+            print(shlex.join(program), file=output, flush=True)  # to paste into a shell
             if self.stopped:
                 raise UserError("stopped")
             where = {"stdout": output, "stderr": subprocess.STDOUT, "cwd": self.folder, "env": self.environment}
-            with subprocess.Popen(list(map(str, program)), **where) as process:
+            with subprocess.Popen(program, **where) as process:
                 self.running.add(process)
                 try:
                     failed = self.ended(process, str(log.relative_to(self.out)), seconds)
@@ -66,7 +68,7 @@ class Stages:
                     self.running.discard(process)
         if failed:
             raise UserError(f"{command[0]} failed: the reason is at the end of {log}")
-        return log.read_text(encoding="utf-8")
+        return log.read_text(encoding="utf-8").split("\n", 1)[1]
 
     def ended(self, process: subprocess.Popen, what: str, seconds: Optional[float]) -> int:
         """The exit status of a command."""
