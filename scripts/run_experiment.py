@@ -68,7 +68,7 @@ class Experiment:
         models = {name: points(run)[:1] for name, run in runs.items()}
         models["lv"], models["frozen"] = points(first)[:1], tuned["reshuffle"][:1]
         models["ensemble"] = list(itertools.chain.from_iterable(tuned.values()))
-        table = rows(config, models, self.out / "shortlist", self.prepared / "data", *best_k)
+        table = rows(config, models, self.out / "shortlist", self.prepared / "data", self.words(), *best_k)
         self.results["systems"] = self.decode_all(table)
         self.results["curves"] = self.curves(runs)
         self.results["attention"] = self.stages.stage("attention", lambda: self.attention(first, lists))
@@ -236,12 +236,13 @@ class Experiment:
             table.unlink()
         return path
 
+    def words(self) -> int:
+        """How many target words the models over all words know."""
+        return sum(1 for _ in open(self.prepared / "data" / f"dict.{self.languages[1]}.txt", "rb"))
+
     def choose_lists(self, checkpoint: Path) -> List[int]:
         """K and K' with the best BLEU on (a part of) the development set."""
-        words = self.stages.stage(
-            "words", lambda: sum(1 for _ in open(self.prepared / "data" / f"dict.{self.languages[1]}.txt"))
-        )
-        frequent = sorted({min(k, words) for k in self.config["frequent"]})
+        frequent = sorted({min(k, self.words()) for k in self.config["frequent"]})
         grid = list(itertools.product(frequent, self.config["per_word"]))
         data, sentences = self.grid_data()
 
@@ -363,7 +364,11 @@ def main() -> None:
     try:
         Experiment(config, args.prepared.resolve(), args.out.resolve()).run()
     except KeyboardInterrupt:
-        print(f"stopped: the same command goes on from what is in {args.out}", file=sys.stderr)
+        print(
+            f"stopped: the same command goes on from what is in {args.out}; a training goes on from its last "
+            "checkpoint, and fairseq saves one after each epoch if its flags do not say more often",
+            file=sys.stderr,
+        )
         sys.exit(130)
 
 

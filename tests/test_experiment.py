@@ -52,7 +52,9 @@ def test_every_row_of_the_table(tmp_path):
     [
         ("tua: 5\n", "unknown keys: tua"),
         ("seeds: 1\n", "seeds must be a list, [...], not 1"),
-        ("hours: abc\n", "hours must be a number, not 'abc'"),
+        ("seeds: []\n", "seeds must be a list of whole numbers, not []"),
+        ("hours: abc\n", "hours must be a number above 0, not 'abc'"),
+        ("beam: 0\n", "beam must be a whole number, at least 1, not 0"),
         ("- a\n", "must have lines `key: value`"),
     ],
 )

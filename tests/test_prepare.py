@@ -1,5 +1,7 @@
 """From raw text to data, lexicon and scores, as the README's commands do it."""
 
+import shutil
+
 import pytest
 from conftest import run
 
@@ -70,6 +72,26 @@ def test_what_is_done_is_not_done_again_and_other_settings_are_refused(raw, word
     assert result.returncode == 1 and "--words -1, not 10" in result.stderr.strip().splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    "source, target, message",
+    [
+        (None, "x\n", "there is no text"),
+        ("", "", "dev.en is empty: it needs sentences"),
+        ("a\nb\nc", "x\ny\n", "dev.en has 3 lines and"),
+    ],
+)
+def test_bad_text_is_refused_before_anything_is_done(raw, tmp_path, source, target, message):
+    for language, text in (("en", source), ("de", target)):
+        shutil.copy(f"{raw}/train.{language}", tmp_path / f"train.{language}")
+        if text is not None:
+            (tmp_path / f"dev.{language}").write_text(text)
+    files = ("--trainpref", tmp_path / "train", "--validpref", tmp_path / "dev")
+    options = ("--out", tmp_path / "out")
+    result = run("python", "scripts/prepare", "-s", "en", "-t", "de", *files, *options, check=False)
+    assert result.returncode == 1 and message in result.stderr.strip().splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
 def test_subwords_and_limits(raw, tmp_path):
     options = ("--segmentation", "sentencepiece", "--vocab-size", 36, "--pairs", 100, "--no-lexicon")
     prepare(raw, tmp_path / "out", *options)
@@ -88,6 +110,12 @@ def test_scores_of_words_and_of_subwords(words, tmp_path):
     result = run("python", "scripts/score", words, output).stdout.splitlines()
     assert result[0].startswith("BLEU 100.00 \u00b1 0.00  nrefs:1") and result[2].endswith("100.00")
     assert lines(tmp_path / "test.hyp") == [target for _, target in PAIRS[::-1]]
+    some = [tokenised[0].replace(tokenised[0].split()[0], "<unk>", 1), *tokenised[1:]]
+    output.write_text("".join(f"H-{i}\t-0.1\t{line}\n" for i, line in enumerate(some)), encoding="utf-8")
+    result = run("python", "scripts/score", words, output).stdout.splitlines()
+    # an unknown word is one wrong word, not the three that sacrebleu would make of <unk>
+    assert result[0].split()[1] == result[2].split()[-1] != "100.00"
+    assert lines(tmp_path / "test.hyp")[0].split()[0] == "\u2047"
     output.write_text("H-1\t-0.1\tx\n")
     result = run("python", "scripts/score", words, output, check=False)
     assert result.returncode == 1 and "sentences are missing" in result.stderr

@@ -3,10 +3,10 @@
 # language), from apt to the report, in under 30 minutes on two cores.
 #   examples/debian_descriptions/run.sh [LANGUAGE] [OUT]
 set -euo pipefail
-cd "$(dirname "$0")/../.."
-[ -n "${VIRTUAL_ENV:-}" ] || PATH="$PWD/.venv/bin:$PATH"
+source "$(dirname "$0")/../start.sh"
 language=${1:-de}
-out=${2:-runs/debian_en_$language}
+out=$(realpath -m "${2:-$root/runs/debian_en_$language}")
+cd "$root"
 [ -f "$out/raw/test.$language" ] || python examples/debian_descriptions/make_corpus.py --language "$language" --out "$out/raw"
 scripts/prepare --source-lang en --target-lang "$language" --trainpref "$out/raw/train" --validpref "$out/raw/dev" \
   --testpref "$out/raw/test" --out "$out/prepared" --threshold 2

@@ -4,10 +4,14 @@
 # RAW holds train.en, train.fr (WMT'14: Europarl v7, Common Crawl, UN, News Commentary, Gigaword),
 # dev.en, dev.fr (news-test 2012 and 2013 together) and test.en, test.fr (news-test 2014), untokenised.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
-[ -n "${VIRTUAL_ENV:-}" ] || PATH="$PWD/.venv/bin:$PATH"
-raw=${1:?"usage: $0 RAW [OUT]"}
-out=${2:-runs/wmt14_en_fr}
+source "$(dirname "$0")/../start.sh"
+if [ $# -lt 1 ]; then
+  echo "usage: $0 RAW [OUT]" >&2
+  exit 2
+fi
+raw=$(realpath -m "$1")
+out=$(realpath -m "${2:-$root/runs/wmt14_en_fr}")
+cd "$root"
 scripts/prepare --source-lang en --target-lang fr --trainpref "$raw/train" --validpref "$raw/dev" --testpref "$raw/test" \
   --out "$out" --words 500000 --max-length 50
 python scripts/run_experiment.py examples/wmt14_en_fr/config.yaml --prepared "$out" --out "$out/experiment"

@@ -207,7 +207,8 @@ def parsed(file: Path) -> Dict:
     try:
         value = json.loads(file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{file.parent} is no run folder: there is no {NAME} in it") from None
+        when = "scripts/run_experiment.py writes it when all is done"
+        raise UserError(f"{file.parent} is no run folder: there is no {NAME} in it ({when})") from None
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:

@@ -44,7 +44,8 @@ def matrix(
     rows, columns = (sorted({place[i] for place in values}) for i in (0, 1))
     known = [value for value in values.values() if value is not None]
     best = max(known) if mark_best and len(known) > 1 else None
-    cell = lambda value: marked(show(value), value == best) if value is not None else NOTHING
+    is_best = lambda value: best is not None and show(value) == show(best)
+    cell = lambda value: marked(show(value), is_best(value)) if value is not None else NOTHING
     body = [[f"{row:,}", *(cell(values.get((row, column))) for column in columns)] for row in rows]
     return table(caption, [corner, *(f"{column:,}" for column in columns)], body)
 

@@ -44,13 +44,31 @@ def load_config(path: Path) -> Dict:
         raise UserError(f"{path} must have lines `key: value`. Known keys are: {', '.join(DEFAULTS)}")
     unknown = set(given) - set(DEFAULTS)
     for key in set(given) - unknown:
-        kind = (int, float) if DEFAULTS[key] is None or isinstance(DEFAULTS[key], float) else type(DEFAULTS[key])
-        if not isinstance(given[key], kind):
-            what = {list: "a list, [...]", str: "a word", int: "a whole number"}.get(kind, "a number")
+        what = expected(key, given[key])
+        if what:
             raise UserError(f"{path}: {key} must be {what}, not {given[key]!r}")
     if unknown:
         raise UserError(f"{path} has unknown keys: {', '.join(sorted(unknown))}. Known are: {', '.join(DEFAULTS)}")
     return {**DEFAULTS, **given}
+
+
+def expected(key: str, value) -> str:
+    """What a value must be, if it is something else."""
+    default, number = DEFAULTS[key], isinstance(value, (int, float)) and not isinstance(value, bool)
+    whole = lambda x: isinstance(x, int) and not isinstance(x, bool)
+    if isinstance(default, str):
+        return "" if isinstance(value, str) else "a word"
+    if isinstance(default, list):
+        if not isinstance(value, list):
+            return "a list, [...]"
+        flags = key in ("train", "generate")
+        return "" if flags or value and all(whole(x) and x >= 0 for x in value) else "a list of whole numbers"
+    if isinstance(default, float):
+        return "" if number and value > 0 else "a number above 0"
+    lowest = 0 if key in ("source_tau", "attention") else 1
+    if default is None and value is None or whole(value) and value >= lowest:
+        return ""
+    return f"a whole number, at least {lowest}"
 
 
 def keep_config(config: Dict, path: Path) -> None:

@@ -15,12 +15,15 @@ class Row(NamedTuple):
     replace: bool  # unknown words
 
 
-def rows(config: Dict, models: Dict[str, List[Path]], shortlist: Path, full: Path, k: int, per_word: int) -> List[Row]:
+def rows(
+    config: Dict, models: Dict[str, List[Path]], shortlist: Path, full: Path, words: int, k: int, per_word: int
+) -> List[Row]:
     """
     Args:
         config: see config.py
         models: checkpoints of "rnnsearch", "lv", "reshuffle", "frozen" and "ensemble"
         shortlist, full: binarised text with the words of the baseline, and with all words
+        words: of the target in the latter
         k, per_word: K and K'
     """
     lists = ["--candidate-frequent", k, "--candidate-per-word", per_word]
@@ -28,7 +31,7 @@ def rows(config: Dict, models: Dict[str, List[Path]], shortlist: Path, full: Pat
         models[name] for name in ("rnnsearch", "lv", "reshuffle", "frozen", "ensemble")
     )
     few = f"knows the {config['shortlist']:,} most frequent words of both sides"
-    all_words = f"knows all words, tau = {config['tau']:,}; decoded over all of them"
+    all_words = f"knows all {words:,} target words of the data, tau = {config['tau']:,}; decoded over all of them"
     short = f"the same model, decoded with K = {k:,} and K' = {per_word:,}"
     unk, replaced = "UNK replace", "the same, and unknown words are replaced"
     again = "another training, with new partitions every epoch"
