@@ -41,7 +41,6 @@ th,td{padding:.3rem .65rem;text-align:right;vertical-align:top;border-bottom:1px
 td{white-space:nowrap}
 thead th,thead td{background:var(--band);vertical-align:bottom}
 tbody th{font-weight:500;min-width:5rem;max-width:18rem}
-.groups>*{border-bottom:0;text-align:left}
 th:first-child,.words th,.words td{text-align:left}
 .words td,.pairs td{white-space:normal}
 .words td{overflow-wrap:break-word}

@@ -1,9 +1,8 @@
 """Tables of a page: with a caption, heads that say what they are the head of, and a container that scrolls."""
 
-from itertools import groupby
-from typing import Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
 
-from lv_fairseq.report.markup import Html, join, tag
+from lv_fairseq.report.markup import Html, tag
 
 NOTHING = "\u2013"
 
@@ -12,25 +11,14 @@ def table(caption: str, heads: Sequence, rows: Sequence[Sequence], kind: Optiona
     """A table; the first cell of a row is its head.
 
     Args:
-        heads: of the columns; a pair is the name of a group of neighbouring columns, and that of the column
+        heads: of the columns
         kind: "words": cells are text, set left; "systems": rows have long names
     """
-    head = join(head_rows(heads))
+    head = tag("tr", *(tag("th", name, scope="col") for name in heads))
     body = [tag("tr", tag("th", first, scope="row"), *(tag("td", cell) for cell in cells)) for first, *cells in rows]
     title = tag("caption", tag("span", caption))
     inside = tag("table", title, tag("thead", head), tag("tbody", *body), class_=kind)
     return tag("div", inside, class_="scroll", role="region", tabindex="0", aria_label=caption)
-
-
-def head_rows(heads: Sequence) -> Iterator[Html]:
-    if not any(isinstance(head, tuple) for head in heads):
-        yield tag("tr", *(tag("th", name, scope="col") for name in heads))
-        return
-    pairs = [head if isinstance(head, tuple) else ("", head) for head in heads]
-    groups = [(name, len(list(columns))) for name, columns in groupby(pairs, key=lambda pair: pair[0])]
-    cells = (tag("th", name, scope="colgroup", colspan=n) if name else tag("td", colspan=n) for name, n in groups)
-    yield tag("tr", *cells, class_="groups")
-    yield tag("tr", *(tag("th", name, scope="col") for _, name in pairs))
 
 
 def matrix(
