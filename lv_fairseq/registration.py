@@ -1,7 +1,8 @@
 """Registers the task, the architectures and the criterion with fairseq."""
 
-from lv_fairseq import compat
+from lv_fairseq import compat, errors
 
+errors.show_in_one_line()
 compat.keep_safe_loading()
 compat.keep_every_sentence()
 compat.copy_checkpoints_atomically()

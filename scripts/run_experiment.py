@@ -31,7 +31,7 @@ from experiment.stages import Stages
 from experiment.training import curve, points, trained_hours
 
 from lv_fairseq.corpus_coverage import count_words, coverage
-from lv_fairseq.errors import UserError
+from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import written_whole
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -344,6 +344,7 @@ class Experiment:
         return sorted(pictures, key=lambda picture: not picture["replaced"])[: self.config["attention"]]
 
 
+@command
 def main() -> None:
     keys = "\n".join(f"  {key}: {value}" for key, value in DEFAULTS.items())
     parser = argparse.ArgumentParser(

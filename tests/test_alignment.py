@@ -16,7 +16,8 @@ from aligned_text import known_corpus, needs_full, read_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lv_fairseq.alignment import align, child, find_aligner, write_corpus
+from lv_fairseq import processes
+from lv_fairseq.alignment import align, find_aligner, write_corpus
 from lv_fairseq.alignment.program import BUILT_IN, table_flag
 from lv_fairseq.alignment.progress import Progress
 from lv_fairseq.errors import UserError
@@ -424,7 +425,7 @@ time.sleep(100)
     ],
 )
 def test_the_aligner_does_not_outlive_us(tmp_path, corpus, monkeypatch, number, stubborn, status):
-    monkeypatch.setattr(child, "GRACE", 0.3)
+    monkeypatch.setattr(processes, "GRACE", 0.3)
     ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN)" if stubborn else ""
     body = WAITS.replace("IGNORE", ignore).replace("FOLDER", repr(str(tmp_path)))
     aligner = find_aligner(str(stand_in(tmp_path / "bin" / "fast_align", body)))

@@ -16,7 +16,7 @@ import zlib
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
-from lv_fairseq.errors import UserError
+from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import written_whole
 
 
@@ -53,6 +53,7 @@ def read(path: Path, language: str) -> Iterator[Tuple[str, List[str]]]:
                 yield checksum.group(1), [first.strip(), *(" ".join(p.split()) for p in plain)]
 
 
+@command
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--language", default="de", help="to translate into (default: de)")

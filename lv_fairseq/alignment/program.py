@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional
 
-from lv_fairseq.alignment.child import die_with_parent, end
+from lv_fairseq.processes import die_with_parent, end
 from lv_fairseq.errors import UserError
 
 BUILT_IN = Path(__file__).with_name("builtin.py")

@@ -7,7 +7,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import BinaryIO, Callable, Optional, Union
 
-from lv_fairseq.alignment.child import run, signals_as_exit
+from lv_fairseq.processes import run, signals_as_exit
 from lv_fairseq.alignment.links import write_table
 from lv_fairseq.alignment.program import WIDE, Aligner
 from lv_fairseq.alignment.progress import Progress

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import List, Optional, Sequence
 
 from lv_fairseq.corpus_coverage.counting import TextCounts, count_words, coverage, size_of
+from lv_fairseq.errors import command
 from lv_fairseq.progress import stage
 
 PAPER = "15000,30000,50000,500000"
@@ -69,6 +70,7 @@ def show(args: argparse.Namespace) -> None:
     print(f"\n%: tokens that are among so many most frequent words of {whose}")
 
 
+@command
 def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_args(argv)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end in silence if the reader does, as `head`

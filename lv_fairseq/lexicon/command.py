@@ -11,7 +11,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from lv_fairseq.errors import UserError
+from lv_fairseq.errors import UserError, command
 from lv_fairseq.fingerprint import SPECIALS, dictionary_words
 from lv_fairseq.lexicon import formats
 from lv_fairseq.lexicon.build import build, check_place
@@ -279,6 +279,7 @@ def parallel_lines(source: Path, target: Path) -> Iterator[Tuple[str, str, int]]
                 raise UserError(f"{source if error.object == a else target}, line {number}: not UTF-8") from None
 
 
+@command
 def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_args(argv)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end in silence if the reader does, as `head`

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from lv_fairseq.batching.look_ahead import sorted_look_ahead
 from lv_fairseq.data_folder import check_shards, check_subset, languages, load_dictionary
-from lv_fairseq.errors import UserError
+from lv_fairseq.errors import UserError, command
 from lv_fairseq.partitions.plan import PartitionPlan, Sentences, partition
 from lv_fairseq.partitions.sentences import sentences
 
@@ -186,6 +186,7 @@ def report(folder: str, args: argparse.Namespace, source: str, target: str, dict
     return "\n".join([*lines, "", table(columns, totals, args.all)])
 
 
+@command
 def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_args(argv)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end in silence if the reader does, as `head`

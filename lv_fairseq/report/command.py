@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
-from lv_fairseq.errors import UserError
+from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import written_whole
 from lv_fairseq.progress import stage
 from lv_fairseq.report.differences import most_different
@@ -101,6 +101,7 @@ def report(args: argparse.Namespace) -> str:
     return f"{out}: {counts}{images}, {time.monotonic() - started:.1f} seconds"
 
 
+@command
 def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped: no page was written"))

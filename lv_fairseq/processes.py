@@ -1,4 +1,4 @@
-"""Runs the aligner as a child process that never outlives us."""
+"""Runs a program, such as an aligner, as a child process that never outlives us."""
 
 import collections
 import contextlib
