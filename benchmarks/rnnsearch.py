@@ -15,9 +15,7 @@ from fairseq.data import Dictionary
 from fairseq.models.lstm import LSTMModel, base_architecture
 from fairseq.sequence_generator import SequenceGenerator
 
-import lv_fairseq  # noqa: F401
-from lv_fairseq.rnnsearch import RNNSearchConfig, RNNSearchModel
-from lv_fairseq.rnnsearch.model import RNNSearchSmallConfig
+from lv_fairseq.models.rnnsearch import RNNSearchConfig, RNNSearchModel, RNNSearchSmallConfig
 
 
 def build_models(arch: str, task: Namespace) -> dict:

@@ -1,21 +1,18 @@
 """Neural machine translation with very large vocabularies: a fairseq plug-in (``--user-dir lv_fairseq``).
 
-Importing this package registers the task, the architectures and the criterion with fairseq.
+Importing this package changes nothing outside it. With ``--user-dir`` fairseq imports what is in `tasks` and `models`
+by itself, which registers everything; `register` does the same for a program of one's own.
 """
-
-import os
-import sys
-from importlib.util import find_spec
 
 from lv_fairseq.errors import UserError
 from lv_fairseq.lexicon import Lexicon
 from lv_fairseq.partitions import partition
 
 __version__ = "0.1.0"
-__all__ = ["Lexicon", "UserError", "partition"]
+__all__ = ["Lexicon", "UserError", "partition", "register"]
 
-# Importing torch and fairseq takes seconds: a command that needs neither does not wait for them, and a lexicon can be
-# used where fairseq is not installed.
-WITHOUT_FAIRSEQ = ("lv-coverage", "lv-lexicon", "lv-report", "prepare", "run_experiment.py", "score")
-if os.path.basename(getattr(sys, "argv", [""])[0]) not in WITHOUT_FAIRSEQ and find_spec("fairseq") is not None:
-    from lv_fairseq import registration  # noqa: F401
+
+def register() -> None:
+    """Let fairseq know the task, the architectures and the criterion, as ``--user-dir lv_fairseq`` does."""
+    import lv_fairseq.models.rnnsearch  # noqa: F401
+    import lv_fairseq.tasks.lv_translation  # noqa: F401

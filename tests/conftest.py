@@ -1,5 +1,7 @@
 """Small things that several tests share. Commands run as a user runs them, from the root of the project."""
 
+import atexit
+import functools
 import os
 import signal
 import subprocess
@@ -10,25 +12,42 @@ from pathlib import Path
 import pytest
 import torch
 from fairseq.data import Dictionary
+from forking import Forker
 
-import lv_fairseq  # noqa: F401
-from lv_fairseq.rnnsearch import RNNSearchConfig, RNNSearchModel
+import lv_fairseq
+from lv_fairseq.models.rnnsearch import RNNSearchConfig, RNNSearchModel
+
+lv_fairseq.register()
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 
 
+FORKED = ("fairseq-", "lv-partition")  # commands that import torch
+
+
+@functools.cache
+def forker() -> Forker:
+    started = Forker()
+    atexit.register(started.close)
+    return started
+
+
+def run_code(code: str, folder: Path) -> subprocess.CompletedProcess:
+    """Run a user's own program, which may use torch and fairseq."""
+    script = folder / "program.py"
+    script.write_text(code, encoding="utf-8")
+    return forker().run([str(script)], None, ROOT, {**os.environ, "PYTHONIOENCODING": "utf-8"})
+
+
 def run(*command, stdin=None, check=True, bin=BIN, cwd=ROOT) -> subprocess.CompletedProcess:
     """Run an installed command; the result has stdout and stderr as text."""
-    result = subprocess.run(
-        [str(Path(bin) / command[0]), *map(str, command[1:])],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        cwd=cwd,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-    )
+    words = [str(Path(bin) / command[0]), *map(str, command[1:])]
+    env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    if bin == BIN and command[0].startswith(FORKED):
+        result = forker().run(words, stdin, cwd, env)
+    else:
+        result = subprocess.run(words, input=stdin, capture_output=True, text=True, encoding="utf-8", cwd=cwd, env=env)
     if check and result.returncode != 0:
         raise AssertionError(f"{command} ended with {result.returncode}\n{result.stdout}\n{result.stderr}")
     return result

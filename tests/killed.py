@@ -15,8 +15,10 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from fairseq import checkpoint_utils
 from fairseq_cli.train import cli_main
 
-import lv_fairseq  # noqa: F401
+import lv_fairseq
 from lv_fairseq.word_tables.page import HostRows
+
+lv_fairseq.register()
 
 moment, left = sys.argv[1], int(sys.argv[2])
 

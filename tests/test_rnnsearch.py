@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference import gru, torch_gru, translate_scores, weights_of
 
-from lv_fairseq.rnnsearch import RNNSearchConfig, RNNSearchModel
+from lv_fairseq.models.rnnsearch import RNNSearchConfig, RNNSearchModel
 from lv_fairseq.rnnsearch.attention import EncodedSource
 
 PAD, EOS = 1, 2

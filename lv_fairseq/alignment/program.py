@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional
 
-from lv_fairseq.processes import die_with_parent, end
 from lv_fairseq.errors import UserError
+from lv_fairseq.processes import die_with_parent, end
 
 BUILT_IN = Path(__file__).with_name("builtin.py")
 WIDE = "-1000000"  # a threshold for -t that keeps every entry of the table

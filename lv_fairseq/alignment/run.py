@@ -7,12 +7,12 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import BinaryIO, Callable, Optional, Union
 
-from lv_fairseq.processes import run, signals_as_exit
 from lv_fairseq.alignment.links import write_table
 from lv_fairseq.alignment.program import WIDE, Aligner
 from lv_fairseq.alignment.progress import Progress
 from lv_fairseq.alignment.symmetrize import grow_diag_final_and, intersection
 from lv_fairseq.errors import UserError
+from lv_fairseq.processes import run, signals_as_exit
 
 METHODS = {"intersection": intersection, "grow-diag-final-and": grow_diag_final_and}
 SYMMETRIZATIONS = ("none", *METHODS)

@@ -13,6 +13,7 @@ from fairseq.data import Dictionary, LanguagePairDataset, data_utils
 from fairseq.tasks.translation import load_langpair_dataset
 from tqdm import tqdm
 
+from lv_fairseq import fairseq_patches
 from lv_fairseq.batching.look_ahead import sorted_look_ahead
 from lv_fairseq.data_folder import check_shards, check_subset, languages, load_dictionary
 from lv_fairseq.errors import UserError, command
@@ -191,6 +192,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_args(argv)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end in silence if the reader does, as `head`
     logging.getLogger("fairseq").setLevel(logging.WARNING)
+    fairseq_patches.apply()  # which sentences share a batch
     shards = utils.split_paths(args.data)
     source, target = languages(shards[0], args.source_lang, args.target_lang)
     check_shards(shards, source, target)

@@ -1,5 +1,1 @@
 """RNNsearch: a bidirectional encoder, an alignment model and a decoder, all of gated recurrent units (paper, 2.1)."""
-
-from lv_fairseq.rnnsearch.model import RNNSearchConfig, RNNSearchModel
-
-__all__ = ["RNNSearchConfig", "RNNSearchModel"]

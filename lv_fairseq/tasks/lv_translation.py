@@ -18,10 +18,10 @@ from lv_fairseq.data_folder import check_subset, load_dictionary
 from lv_fairseq.decoding import Decoding
 from lv_fairseq.errors import UserError
 from lv_fairseq.generation import OpenDictionary
+from lv_fairseq.models.rnnsearch import RNNSearchModel
 from lv_fairseq.page_turner import PageTurner
 from lv_fairseq.partitions import partition
 from lv_fairseq.partitions.sentences import sentences
-from lv_fairseq.rnnsearch import RNNSearchModel
 from lv_fairseq.task_config import LVTranslationConfig, check
 from lv_fairseq.word_tables import WordTable
 

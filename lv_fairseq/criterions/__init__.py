@@ -1,0 +1,1 @@
+"""Criteria, registered with fairseq by `lv_fairseq.tasks`."""

@@ -1,0 +1,38 @@
+"""Training: which sentences are in a batch, and which optimisers there are."""
+
+from typing import Callable
+
+import torch
+from fairseq import optim
+from fairseq.data import data_utils
+
+
+def keep_every_sentence() -> None:
+    """Give back the sentences that fairseq-fixed loses when it makes batches.
+
+    Its ``batch_by_size`` throws the last batch away if its size is not a multiple of
+    ``--required-batch-size-multiple`` (8): fairseq-generate then leaves sentences out without a word, and a corpus of a
+    few sentences has no batch at all. fairseq 0.12.2 kept them.
+    """
+    cut = data_utils.batch_by_size
+
+    def cut_and_keep(indices, *args, **kwargs):
+        if len(indices) == 0:
+            return []
+        batches = cut(indices, *args, **kwargs)
+        rest = indices[sum(map(len, batches)) :]
+        return [*batches, rest] if len(rest) else batches
+
+    data_utils.batch_by_size = cut_and_keep
+
+
+def meet_every_optimizer(meet: Callable[[torch.optim.Optimizer], None]) -> None:
+    """Call ``meet`` with each optimiser that fairseq builds; its trainer builds one late and another on a resume."""
+    build = optim.build_optimizer
+
+    def build_and_meet(*args, **kwargs):
+        optimizer = build(*args, **kwargs)
+        meet(optimizer.optimizer)
+        return optimizer
+
+    optim.build_optimizer = build_and_meet

@@ -1,0 +1,77 @@
+"""Starts Python commands quickly: importing torch and fairseq takes seconds, so one process does it once and forks.
+
+Each command is a process of its own all the same, which runs the installed script as a shell would; only libraries
+that are not ours are there already. `fairseq_cli` is not among them, since a command is told by what it imports of it.
+"""
+
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+class Forker:
+    """The process that forks, seen from the tests."""
+
+    def __init__(self):
+        self.socket, other = socket.socketpair()
+        with other:
+            command = [sys.executable, __file__, str(other.fileno())]
+            self.process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
+
+    def run(self, command: list[str], stdin: str | None, cwd: Path, env: dict) -> subprocess.CompletedProcess:
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            given.write((stdin or "").encode("utf-8", "surrogateescape"))
+            given.seek(0)
+            request = json.dumps({"command": command, "cwd": str(cwd), "env": env}).encode()
+            self.socket.sendall(len(request).to_bytes(4, "little"))
+            socket.send_fds(self.socket, [request], [file.fileno() for file in (given, out, err)])
+            code = int.from_bytes(self.socket.recv(4), "little", signed=True)
+            texts = [Path(f"/proc/self/fd/{file.fileno()}").read_bytes() for file in (out, err)]
+        return subprocess.CompletedProcess(command, code, *(text.decode("utf-8", "replace") for text in texts))
+
+    def close(self) -> None:
+        self.socket.close()
+        self.process.wait()
+
+
+def serve(connection: socket.socket) -> list[str]:
+    """Fork for every request. Returns in the child, with its command."""
+    while length := connection.recv(4):
+        size = int.from_bytes(length, "little")
+        text, descriptors, _, _ = socket.recv_fds(connection, size, 3)
+        while len(text) < size:
+            text += connection.recv(size - len(text))
+        request = json.loads(text)
+        child = os.fork()
+        if child == 0:
+            connection.close()
+            for number, descriptor in enumerate(descriptors):
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            os.chdir(request["cwd"])
+            os.environ.clear()
+            os.environ.update(request["env"])
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            return request["command"]
+        for descriptor in descriptors:
+            os.close(descriptor)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        connection.sendall(code.to_bytes(4, "little", signed=True))
+    sys.exit()
+
+
+if __name__ == "__main__":
+    import fairseq.models  # noqa: F401
+    import fairseq.options  # noqa: F401
+    import fairseq.sequence_generator  # noqa: F401
+    import fairseq.trainer  # noqa: F401
+
+    sys.argv = serve(socket.socket(fileno=int(sys.argv[1])))
+    sys.path[0] = os.path.dirname(sys.argv[0])
+    runpy.run_path(sys.argv[0], run_name="__main__")
