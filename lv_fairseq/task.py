@@ -20,7 +20,7 @@ from lv_fairseq.generation import OpenDictionary
 from lv_fairseq.page_turner import PageTurner
 from lv_fairseq.rnnsearch import RNNSearchModel
 from lv_fairseq.task_config import LVTranslationConfig, check
-from lv_fairseq.word_tables import WordTable
+from lv_fairseq.word_tables import WordTable, need_tables
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ class LVTranslationTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         self.decoding = Decoding(cfg, src_dict, tgt_dict)
         self.pages: Optional[PageTurner] = None
+        self._has_tables = True  # the model that was built last
         self._warned = False
         self._iterator: Optional[PartitionedIterator] = None  # over the training data, of this epoch or of all
 
@@ -49,21 +50,25 @@ class LVTranslationTask(TranslationTask):
         with torch.device("meta") if from_checkpoint and own and not self.cfg.tau else nullcontext():
             model = super().build_model(cfg, from_checkpoint)
         tables = [module for module in model.modules() if isinstance(module, WordTable)]
+        self._has_tables = bool(tables)
         if self.cfg.freeze_word_tables:
+            need_tables(self._has_tables, "--freeze-word-tables")
             freeze(model, tables)
         if self.cfg.tau:
-            if not tables:
-                raise UserError("--tau needs a model with word tables: --arch rnnsearch or rnnsearch_small")
+            need_tables(self._has_tables, "--tau")
             unigram = str(self.cfg.proposal) == "unigram"
             self.pages = PageTurner(model, self.cfg.tau, self.cfg.source_tau, self.tgt_dict.nspecial, unigram)
         return model
 
     def build_criterion(self, cfg, *args):
         criterion = super().build_criterion(cfg, *args)
-        if self.cfg.tau and cfg._name != "partition_cross_entropy":
+        own = cfg._name == "partition_cross_entropy"
+        if self.cfg.tau and not own:
             raise UserError(f"--tau needs --criterion partition_cross_entropy, not {cfg._name}")
-        if str(self.cfg.validation_vocab) == "candidates" and cfg._name != "partition_cross_entropy":
+        if str(self.cfg.validation_vocab) == "candidates" and not own:
             raise UserError("--validation-vocab candidates needs --criterion partition_cross_entropy")
+        if own:  # the criterion finds out by itself too, but not before the data are read
+            need_tables(self._has_tables, "--criterion partition_cross_entropy")
         return criterion
 
     @classmethod
