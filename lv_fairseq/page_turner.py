@@ -7,11 +7,15 @@ import torch
 
 from lv_fairseq.errors import UserError
 from lv_fairseq.partitions import PartitionPlan, Sentences
-from lv_fairseq.word_tables import Page
+from lv_fairseq.word_tables import Page, WordTable
 
 
 class PageTurner:
     """Puts source embedding, target embedding and output table of a model on pages.
+
+    A tau for which all words of the dictionary fit limits nothing: there is no page, and the softmax runs over all
+    words, whether they occur or not. The unigram proposal has a page even then, since it weights words, and words that
+    do not occur are no samples of it.
 
     Args:
         model: an encoder-decoder whose tables are `WordTable`s
@@ -27,27 +31,21 @@ class PageTurner:
         if source.weight is target.weight:
             raise UserError("--tau cannot page one table for both languages: leave out --share-all-embeddings")
         self.unigram = unigram
-        self.tau, self.source_tau = tau, source_tau
-        self.fixed_source_rows = source_tau + specials if source_tau else None
-        self.target = self._page(tau + specials, target, output)
-        self.source = self._page(self.fixed_source_rows or len(source.weight), source)
+        self.target: Optional[Page] = None
+        self.source: Optional[Page] = None
+        words = len(target.weight)
+        if tau + specials < words or unigram:
+            self.target = put_on_page(min(tau + specials, words), target, output)
+        words = len(source.weight)
+        self.fixed_source_rows = source_tau > 0
+        if source_tau + specials < words:
+            self.source = put_on_page(source_tau + specials if source_tau else words, source)
         self.plan: Optional[PartitionPlan] = None
         self.partition: Optional[int] = None
 
-    @staticmethod
-    def _page(rows: int, *tables) -> Optional[Page]:
-        """A page for tables of one vocabulary, or none where all words fit."""
-        words = len(tables[0].weight)
-        if rows > words:
-            return None
-        page = Page(words, rows)
-        for table in tables:
-            table.put_on(page)
-        return page
-
     def follow(self, plan: PartitionPlan, targets: Sentences) -> None:
         """Take the partitions of this plan from now on."""
-        if self.source is not None and self.fixed_source_rows is None:
+        if self.source is not None and not self.fixed_source_rows:
             self.source.resize(max(map(len, plan.source_words)))
         self.plan, self.targets, self.partition = plan, targets, None
 
@@ -73,3 +71,11 @@ class PageTurner:
         counts = np.bincount(np.searchsorted(words, tokens), minlength=len(words))
         offset = -torch.log(torch.from_numpy(counts / counts.sum()))
         return offset.masked_fill(torch.from_numpy(counts == 0), float("-inf")).float()
+
+
+def put_on_page(rows: int, *tables: WordTable) -> Page:
+    """A page for tables of one vocabulary."""
+    page = Page(len(tables[0].weight), rows)
+    for table in tables:
+        table.put_on(page)
+    return page

@@ -325,11 +325,6 @@ def test_workers_that_cannot_share_pages_are_refused(data, backend, source_tau, 
         configure(data, "--criterion", "partition_cross_entropy", *flags)
 
 
-def test_a_model_without_word_tables_is_refused(data, tmp_path):
-    result = train(data, tmp_path, "--arch", "lstm", *TAU, *ADAM, check=False)
-    assert result.returncode == 1 and "--arch rnnsearch" in result.stderr.strip().splitlines()[-1]
-
-
 def test_a_checkpoint_for_another_dictionary_is_refused_and_kept(data, large, text, tmp_path):
     pairs = [x for split in ("train", "valid") for x in (f"--{split}pref", text / split)]
     run("fairseq-preprocess", "-s", "src", "-t", "tgt", *pairs, "--destdir", tmp_path / "bin", "--nwordstgt", 400)

@@ -1,19 +1,17 @@
-"""Batches that stay inside a partition, in an order that keeps partitions together.
+"""Batches that stay inside a partition.
 
 sentences in training order -> partitions -> sorted look-ahead inside each -> batches, tagged with their partition
 """
 
-import logging
-from typing import Callable, Dict, List, Optional
+from functools import partial
+from typing import Callable, List, Optional, Sequence
 
 import numpy as np
 from fairseq.data import BaseWrapperDataset
-from fairseq.data.iterators import EpochBatchIterator
 
 from lv_fairseq.batching.look_ahead import sorted_look_ahead
-from lv_fairseq.partitions import PartitionPlan
-
-logger = logging.getLogger(__name__)
+from lv_fairseq.partitions import PartitionPlan, Sentences, partition
+from lv_fairseq.partitions.sentences import sentences
 
 
 class PartitionedDataset(BaseWrapperDataset):
@@ -24,17 +22,27 @@ class PartitionedDataset(BaseWrapperDataset):
 
     Args:
         dataset: fairseq's dataset of sentence pairs
+        targets: its target sentences
         plan: cuts sentences, given in training order, into partitions
         order: sentence numbers in training order
         window: sentences sorted by length together; 0 = all of a partition
         group: batches that make one update, over all workers
+        every_epoch: whether all epochs have these partitions and batches
     """
 
     def __init__(
-        self, dataset, plan: Callable[[np.ndarray], PartitionPlan], order: np.ndarray, window: int, group: int
+        self,
+        dataset,
+        targets: Sentences,
+        plan: Callable[[np.ndarray], PartitionPlan],
+        order: np.ndarray,
+        window: int = 0,
+        group: int = 1,
+        every_epoch: bool = True,
     ):
         super().__init__(dataset)
-        self._make_plan, self._order, self._window, self.group = plan, order, window, group
+        self.targets, self.group, self.every_epoch = targets, group, every_epoch
+        self._make_plan, self._order, self._window = plan, order, window
         self.plan: Optional[PartitionPlan] = None
 
     def ordered_indices(self) -> np.ndarray:
@@ -53,6 +61,11 @@ class PartitionedDataset(BaseWrapperDataset):
             batches.extend([[~int(run[0])]] * (-len(batches) % self.group))
         return batches
 
+    def partitions_of(self, batches: Sequence[Sequence[int]]) -> np.ndarray:
+        """(batches) The partition that each batch is in."""
+        firsts = np.array([batch[0] for batch in batches], dtype=np.int64)
+        return self.plan.partition_of[np.where(firsts < 0, ~firsts, firsts)]
+
     def __getitem__(self, index):
         return self.dataset[index] if index >= 0 else {**self.dataset[~index], "filler": True}
 
@@ -70,39 +83,39 @@ class PartitionedDataset(BaseWrapperDataset):
         return batch
 
 
-def keep_partitions_together(iterator: EpochBatchIterator, dataset: PartitionedDataset) -> None:
-    """Shuffle the partitions of an epoch, and the batches inside each; fairseq would shuffle all batches."""
+def in_partitions(
+    dataset,
+    flags,
+    specials: int,
+    seed: int,
+    epoch: int,
+    workers: int,
+    read: Callable[..., Sentences] = sentences,
+    progress: Optional[Callable[[int], None]] = None,
+) -> PartitionedDataset:
+    """The training corpus as it is trained in an epoch. Training and ``lv-partition`` both ask here.
 
-    def ordered_batches(epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> List:
-        batches = list(iterator.frozen_batches)
-        firsts = np.array([batch[0] for batch in batches])
-        partitions = dataset.plan.partition_of[np.where(firsts < 0, ~firsts, firsts)]
-        order = np.arange(len(batches))
-        if shuffle:
-            # a function of seed and epoch alone: the same on every worker and after a resume
-            random = np.random.default_rng([iterator.seed, epoch])
-            places = random.permutation(int(partitions.max()) + 1 if len(batches) else 0)
-            order = np.lexsort((random.permutation(len(batches)), places[partitions]))
-        return [batches[i] for i in order[iterator.shard_id :: iterator.num_shards]]
-
-    iterator.ordered_batches = ordered_batches
-    resume_where_batches_are_the_same(iterator, dataset)
-
-
-def resume_where_batches_are_the_same(iterator: EpochBatchIterator, dataset: PartitionedDataset) -> None:
-    """A checkpoint in the middle of an epoch counts batches; another tau makes other batches, which is told."""
-    state_dict, load_state_dict = iterator.state_dict, iterator.load_state_dict
-
-    def load(state: Dict) -> None:
-        now, then, place = len(iterator.frozen_batches), state.get("batches"), state.get("iterations_in_epoch", 0)
-        if place and then not in (None, now):
-            logger.warning(
-                f"the checkpoint's epoch had {then:,} batches, with these flags it has {now:,}: training goes on at "
-                "the same part of the epoch, over other partitions"
-            )
-            step = max(dataset.group // iterator.num_shards, 1)  # whole updates
-            state = {**state, "iterations_in_epoch": place * now // then // step * step}
-        load_state_dict(state)
-
-    iterator.state_dict = lambda: {**state_dict(), "batches": len(iterator.frozen_batches)}
-    iterator.load_state_dict = load
+    Args:
+        dataset: fairseq's dataset of sentence pairs
+        flags: tau, source_tau, reshuffle_partitions, sort_window and update_freq
+        specials: how many special symbols both dictionaries begin with
+        workers: how many processes share an update
+        read: makes flat arrays of one side of the dataset
+        progress: is told now and then how many sentences are in partitions
+    """
+    order = np.arange(len(dataset))
+    if flags.reshuffle_partitions:
+        order = np.random.default_rng([seed, epoch]).permutation(order)
+    targets = read(dataset.tgt)
+    plan = partial(
+        partition,
+        targets,
+        tau=flags.tau,
+        specials=range(specials),
+        source=read(dataset.src),
+        source_tau=flags.source_tau,
+        progress=progress,
+    )
+    update_freq = flags.update_freq[min(epoch, len(flags.update_freq)) - 1]
+    every_epoch = not flags.reshuffle_partitions and len(flags.update_freq) == 1
+    return PartitionedDataset(dataset, targets, plan, order, flags.sort_window, workers * update_freq, every_epoch)

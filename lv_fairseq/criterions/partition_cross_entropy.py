@@ -12,6 +12,7 @@ from omegaconf import II
 
 from lv_fairseq.errors import UserError
 from lv_fairseq.softmax import full_cross_entropy, limited_cross_entropy, listed_cross_entropy
+from lv_fairseq.word_tables import WordTable, need_tables
 
 
 @dataclass
@@ -34,8 +35,9 @@ class PartitionCrossEntropy(FairseqCriterion):
         self.sentence_avg, self.label_smoothing = sentence_avg, label_smoothing
 
     def forward(self, model, sample, reduce=True):
+        table, log = getattr(getattr(model, "decoder", None), "output_projection", None), {}
+        need_tables(isinstance(table, WordTable), "--criterion partition_cross_entropy")
         features, _ = model(**sample["net_input"], features_only=True)
-        table, log = model.decoder.output_projection, {}
         if not model.training and str(getattr(self.task.cfg, "validation_vocab", "full")) == "candidates":
             loss, nll, log["outside"] = self.over_lists(features, sample, table)
         else:

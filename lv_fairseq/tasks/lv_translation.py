@@ -2,28 +2,25 @@
 
 import logging
 from contextlib import nullcontext
-from functools import partial
 from typing import Optional
 
-import numpy as np
 import torch
 from fairseq import metrics, utils
 from fairseq.models import MODEL_REGISTRY
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
 
+from lv_fairseq.batching.epochs import PartitionedIterator
 from lv_fairseq.batching.look_ahead import LookAheadDataset
-from lv_fairseq.batching.partitioned import PartitionedDataset, keep_partitions_together
+from lv_fairseq.batching.partitioned import in_partitions
 from lv_fairseq.data_folder import check_subset, load_dictionary
 from lv_fairseq.decoding import Decoding
 from lv_fairseq.errors import UserError
 from lv_fairseq.generation import OpenDictionary
 from lv_fairseq.models.rnnsearch import RNNSearchModel
 from lv_fairseq.page_turner import PageTurner
-from lv_fairseq.partitions import partition
-from lv_fairseq.partitions.sentences import sentences
 from lv_fairseq.task_config import LVTranslationConfig, check
-from lv_fairseq.word_tables import WordTable
+from lv_fairseq.word_tables import WordTable, need_tables
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +40,9 @@ class LVTranslationTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         self.decoding = Decoding(cfg, src_dict, tgt_dict)
         self.pages: Optional[PageTurner] = None
+        self._has_tables = True  # the model that was built last
         self._warned = False
-        self._partitioned = {}  # dataset: its partitions, where they stay the same in every epoch
+        self._iterator: Optional[PartitionedIterator] = None  # over the training data, of this epoch or of all
 
     def build_model(self, cfg, from_checkpoint=False):
         # a model that is about to be loaded needs no memory and no initial values of its own
@@ -52,21 +50,25 @@ class LVTranslationTask(TranslationTask):
         with torch.device("meta") if from_checkpoint and own and not self.cfg.tau else nullcontext():
             model = super().build_model(cfg, from_checkpoint)
         tables = [module for module in model.modules() if isinstance(module, WordTable)]
+        self._has_tables = bool(tables)
         if self.cfg.freeze_word_tables:
+            need_tables(self._has_tables, "--freeze-word-tables")
             freeze(model, tables)
         if self.cfg.tau:
-            if not tables:
-                raise UserError("--tau needs a model with word tables: --arch rnnsearch or rnnsearch_small")
+            need_tables(self._has_tables, "--tau")
             unigram = str(self.cfg.proposal) == "unigram"
             self.pages = PageTurner(model, self.cfg.tau, self.cfg.source_tau, self.tgt_dict.nspecial, unigram)
         return model
 
     def build_criterion(self, cfg, *args):
         criterion = super().build_criterion(cfg, *args)
-        if self.cfg.tau and cfg._name != "partition_cross_entropy":
+        own = cfg._name == "partition_cross_entropy"
+        if self.cfg.tau and not own:
             raise UserError(f"--tau needs --criterion partition_cross_entropy, not {cfg._name}")
-        if str(self.cfg.validation_vocab) == "candidates" and cfg._name != "partition_cross_entropy":
+        if str(self.cfg.validation_vocab) == "candidates" and not own:
             raise UserError("--validation-vocab candidates needs --criterion partition_cross_entropy")
+        if own:  # the criterion finds out by itself too, but not before the data are read
+            need_tables(self._has_tables, "--criterion partition_cross_entropy")
         return criterion
 
     @classmethod
@@ -91,39 +93,58 @@ class LVTranslationTask(TranslationTask):
         except Exception as error:  # upstream raises a bare Exception with a helpful text
             raise UserError(str(error)) from None
 
-    def get_batch_iterator(self, dataset, *args, seed=1, epoch=1, num_shards=1, **kwargs):
-        partitioned = None
-        if self.cfg.tau and dataset is self.datasets.get(self.cfg.train_subset):
-            partitioned = self._partitioned.get(dataset) or self.partition(dataset, seed, epoch, num_shards)
-            if not self.cfg.reshuffle_partitions and len(self.cfg.update_freq) == 1:
-                self._partitioned = {dataset: partitioned}
+    def get_batch_iterator(self, dataset, *args, **options):
+        training = self.cfg.tau and dataset is self.datasets.get(self.cfg.train_subset)
+        make = self.iterate_partitions if training else super().get_batch_iterator
         try:
-            iterator = super().get_batch_iterator(
-                partitioned or dataset, *args, seed=seed, epoch=epoch, num_shards=num_shards, **kwargs
-            )
+            return make(dataset, *args, **options)
         except AssertionError as error:  # upstream's answer to a sentence that fills more than a batch
             raise UserError(f"{error}: raise it, or leave such sentences out with --max-source-positions") from None
-        if partitioned is not None:
-            keep_partitions_together(iterator, partitioned)
-            self.pages.follow(partitioned.plan, partitioned.targets)
-        return iterator
 
-    def partition(self, dataset, seed: int, epoch: int, num_shards: int) -> PartitionedDataset:
-        update_freq = self.cfg.update_freq[min(epoch, len(self.cfg.update_freq)) - 1]
-        order = np.arange(len(dataset))
-        if self.cfg.reshuffle_partitions:
-            order = np.random.default_rng([seed, epoch]).permutation(order)
-        plan = partial(
-            partition,
-            sentences(dataset.tgt),
-            tau=self.cfg.tau,
-            specials=range(self.tgt_dict.nspecial),
-            source=sentences(dataset.src),
-            source_tau=self.cfg.source_tau,
-        )
-        result = PartitionedDataset(dataset, plan, order, self.cfg.sort_window, num_shards * update_freq)
-        result.targets = plan.args[0]
-        return result
+    def iterate_partitions(
+        self,
+        dataset,
+        max_tokens=None,
+        max_sentences=None,
+        max_positions=None,
+        ignore_invalid_inputs=False,
+        required_batch_size_multiple=1,
+        seed=1,
+        num_shards=1,
+        shard_id=0,
+        num_workers=0,
+        epoch=1,
+        data_buffer_size=0,
+        skip_remainder_batch=False,
+        **unused,
+    ) -> PartitionedIterator:
+        """fairseq's `get_batch_iterator`, with partitions kept together. Only the latest iterator is remembered."""
+        kept, self._iterator = self._iterator, None
+        if kept is None or kept.dataset.dataset is not dataset or not kept.dataset.every_epoch:
+            parts = in_partitions(dataset, self.cfg, self.tgt_dict.nspecial, seed, epoch, num_shards)
+            indices = parts.ordered_indices()
+            if max_positions is not None:
+                indices = self.filter_indices_by_size(indices, parts, max_positions, ignore_invalid_inputs)
+            kept = PartitionedIterator(
+                parts,
+                parts.collater,
+                parts.batch_by_size(
+                    indices,
+                    max_tokens=max_tokens,
+                    max_sentences=max_sentences,
+                    required_batch_size_multiple=required_batch_size_multiple,
+                ),
+                seed=seed,
+                num_shards=num_shards,
+                shard_id=shard_id,
+                num_workers=num_workers,
+                epoch=epoch,
+                buffer_size=data_buffer_size,
+                skip_remainder_batch=skip_remainder_batch,
+            )
+        self._iterator = kept
+        self.pages.follow(kept.dataset.plan, kept.dataset.targets)
+        return kept
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
         if seq_gen_cls is None:

@@ -3,6 +3,6 @@
 from lv_fairseq.word_tables.late_rows import correct_late_rows
 from lv_fairseq.word_tables.optimizer_rows import carry_rows
 from lv_fairseq.word_tables.page import Page
-from lv_fairseq.word_tables.table import WordTable
+from lv_fairseq.word_tables.table import WordTable, need_tables
 
-__all__ = ["Page", "WordTable", "carry_rows", "correct_late_rows"]
+__all__ = ["Page", "WordTable", "carry_rows", "correct_late_rows", "need_tables"]

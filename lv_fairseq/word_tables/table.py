@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lv_fairseq.errors import UserError
 from lv_fairseq.word_tables.page import HostRows, Page
 
 
@@ -104,3 +105,9 @@ class WordTable(nn.Module):
                 errors.append(f"{prefix + name} is of another size: {sizes}")
             else:
                 parameter.host.load(saved)
+
+
+def need_tables(there: bool, what: str) -> None:
+    """Refuse ``what`` if there are no word tables in a model."""
+    if not there:
+        raise UserError(f"{what} needs a model with word tables: --arch rnnsearch or rnnsearch_small")

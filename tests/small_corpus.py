@@ -1,0 +1,66 @@
+"""A binarised corpus of a few hundred sentences in a moment, and what fairseq-train makes of its flags for it."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from conftest import PLUGIN, SIZES
+from fairseq import options, tasks, utils
+from fairseq.data import Dictionary, indexed_dataset
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+MODEL = (
+    "--arch",
+    "rnnsearch_small",
+    *(x for name, size in SIZES.items() for x in (f"--{name.replace('_', '-')}", size)),
+)
+TAU = ("--criterion", "partition_cross_entropy", "--tau")
+
+
+def write_corpus(folder: Path, pairs: int = 200, words: int = 61, seed: int = 1, splits=("train", "valid")) -> Path:
+    """Sentences of 1 to 9 words, all of which occur; the dictionaries get filler words up to a multiple of 8."""
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(seed)
+    for language in ("src", "tgt"):
+        dictionary = Dictionary()
+        for i in range(words):
+            dictionary.add_symbol(f"{language}{i}", words - i)
+        dictionary.pad_to_multiple_(8)
+        dictionary.save(str(folder / f"dict.{language}.txt"))
+        for split in splits:
+            builder = indexed_dataset.MMapIndexedDatasetBuilder(f"{folder}/{split}.src-tgt.{language}.bin", np.uint16)
+            for i in range(pairs):
+                others = random.zipf(1.2, random.integers(0, 9)) % words
+                builder.add_item(torch.tensor([4 + i % words, *(4 + others), 2]))
+            builder.finalize(f"{folder}/{split}.src-tgt.{language}.idx")
+    return folder
+
+
+def configure(data, *flags, model=MODEL):
+    """Configuration, task, model and criterion, before the first update."""
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, [str(x) for x in (data, *PLUGIN, *model, "--max-tokens", 60, *flags)])
+    cfg = convert_namespace_to_omegaconf(args)
+    utils.set_torch_seed(cfg.common.seed)
+    np.random.seed(cfg.common.seed)
+    task = tasks.setup_task(cfg.task)
+    return cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion)
+
+
+def train_iterator(cfg, task, epoch: int = 1, num_shards: int = 1, num_workers: int = 0):
+    """The iterator of an epoch, asked for as fairseq's trainer does."""
+    if "train" not in task.datasets:
+        task.load_dataset("train", epoch=epoch, combine=True)
+    return task.get_batch_iterator(
+        task.dataset("train"),
+        max_tokens=cfg.dataset.max_tokens,
+        max_sentences=cfg.dataset.batch_size,
+        max_positions=utils.resolve_max_positions(task.max_positions(), (int(1e5), int(1e5)), cfg.dataset.max_tokens),
+        ignore_invalid_inputs=True,
+        required_batch_size_multiple=cfg.dataset.required_batch_size_multiple,
+        seed=cfg.common.seed,
+        num_shards=num_shards,
+        num_workers=num_workers,
+        epoch=epoch,
+        data_buffer_size=cfg.dataset.data_buffer_size,
+    )
