@@ -3,7 +3,6 @@
 import argparse
 import os
 import signal
-import sys
 import time
 from itertools import zip_longest
 from pathlib import Path
@@ -17,6 +16,7 @@ from lv_fairseq.lexicon import formats
 from lv_fairseq.lexicon.build import build, check_place
 from lv_fairseq.lexicon.coverage import Coverage
 from lv_fairseq.lexicon.lexicon import Lexicon
+from lv_fairseq.processes import signals_as_exit
 from lv_fairseq.progress import stage
 
 KINDS = ("lexicon", *formats.FORMATS, *formats.NAMES)
@@ -280,14 +280,12 @@ def parallel_lines(source: Path, target: Path) -> Iterator[Tuple[str, str, int]]
 
 
 @command
+@signals_as_exit("nothing was written")
 def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_args(argv)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end in silence if the reader does, as `head`
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped: nothing was written"))
     try:
         args.run(args)
-    except KeyboardInterrupt:
-        sys.exit("interrupted: nothing was written")
     except OSError as error:
         raise UserError(f"{error.filename or 'a file'}: {error.strerror or error}") from None
 
