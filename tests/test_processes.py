@@ -44,7 +44,8 @@ def program(code: str, **options) -> subprocess.Popen:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
 
-    code = f"import os, sys, time\nsys.path.insert(0, {str(ROOT)!r})\n" + code
+    # under the name of a command that does not wait for fairseq
+    code = f"import os, sys, time\nsys.argv = ['lv-lexicon']\nsys.path.insert(0, {str(ROOT)!r})\n" + code
     how = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": ordinary_signals, **options}
     return subprocess.Popen([sys.executable, "-c", code], **how)
 
