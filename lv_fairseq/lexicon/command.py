@@ -117,7 +117,8 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         "inspect",
         inspect_command,
         "what is in a lexicon",
-        "Shows the size of a lexicon and how it was made; for words, their translations with probabilities.",
+        "Reads the whole lexicon, to see if it is damaged, and shows its size and how it was made; for words, their "
+        "translations with probabilities.",
     )
     add("lexicon", type=Path, metavar="PATH", help="a lexicon, or a table that convert can read")
     add("words", nargs="*", metavar="WORD", help="source words to look up")
@@ -199,11 +200,13 @@ def inspect_command(args: argparse.Namespace) -> None:
     if args.words:
         show_words(lexicon, args.words, args.most)
         return
+    lexicon.verify()
     for name, value in lexicon.about.items():
         if name == "dictionaries":
             value = ", ".join(f"{side} {number:014x}" for side, number in value.items()) or "any"
         print(f"{name.replace('_', ' ')}: {f'{value:,}' if type(value) is int else value}")
     counts = np.diff(lexicon.starts)
+    print("checksums: " + ("right" if lexicon.has_checksums else "none; lv-lexicon convert makes a lexicon with them"))
     print(f"source words: {len(lexicon.keys):,}")
     print(f"target words: {len(lexicon.target_words):,}")
     print(f"entries: {len(lexicon.targets):,}")
