@@ -2,6 +2,7 @@
 
 import math
 import os
+import pickle
 import resource
 import subprocess
 import sys
@@ -15,11 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lv_fairseq import Lexicon, UserError
+from lv_fairseq.errors import UnusableFileError
 from lv_fairseq.fingerprint import dictionary_words, fingerprint
 from lv_fairseq.lexicon import formats
-from lv_fairseq.lexicon.arrays_file import MAGIC
+from lv_fairseq.lexicon.arrays_file import MAGIC, open_arrays, write_arrays
+from lv_fairseq.lexicon.command import main
 from lv_fairseq.lexicon.entries import Entries
 
+pytestmark = pytest.mark.usefixtures("signals_as_before")
 ABOUT = {"made_by": "a test", "dictionaries": {}}
 
 
@@ -76,7 +80,7 @@ def test_entries_are_pruned_while_they_come_in(monkeypatch):
         assert lexicon.translations(key) == [(word, pytest.approx(math.exp(score))) for word, score in expected]
 
 
-def test_a_file_holds_it_all_and_is_mapped(tmp_path):
+def test_a_file_holds_it_all(tmp_path):
     table = {"house": {"Haus": 0.7, "Häuser": 0.3}, "new york": {"New": 0.5, "York": 0.4}, "": {".": 1.0}}
     made = lexicon_of(table, target_counts={b"York": 5, b".": 9, b"Haus": 7, "Häuser".encode(): 1, b"und": 8})
     made.save(tmp_path / "lexicon")
@@ -87,14 +91,14 @@ def test_a_file_holds_it_all_and_is_mapped(tmp_path):
     assert lexicon.candidates(["a", "new", "york", "house"], 1) == [".", "Haus", "New"]
     assert lexicon.candidates(["new", "house"], 2) == [".", "Haus", "Häuser"]
     assert lexicon.best("house") == "Haus" and lexicon.best("new") is None and lexicon.best("\udcff") is None
-    assert not lexicon.targets.flags.owndata and not lexicon.targets.flags.writeable
+    assert not lexicon.targets[:].flags.writeable
 
 
 def test_a_damaged_or_foreign_file_ends_in_one_line(tmp_path):
     lexicon_of({f"s{i}": {f"t{i}": 0.5} for i in range(50)}).save(tmp_path / "good")
     good = (tmp_path / "good").read_bytes()
     bad = [good[:size] for size in (0, 5, len(MAGIC) + 3, 60, 200, len(good) // 2, len(good) - 1)]
-    bad += [b"PK\3\4" + good, good.replace(b'"version": 1', b'"version": 9'), good + b"x", MAGIC + b"\xff" * 100]
+    bad += [b"PK\3\4" + good, good.replace(b'"version": 2', b'"version": 9'), good + b"x", MAGIC + b"\xff" * 100]
     bad += [good.replace(b'"arrays"', b'"arraya"')]
     for content in bad:
         (tmp_path / "bad").write_bytes(content)
@@ -104,6 +108,169 @@ def test_a_damaged_or_foreign_file_ends_in_one_line(tmp_path):
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(UserError, match="cannot read"):
             Lexicon.load(path)
+
+
+def answers(path) -> list:
+    """All that a lexicon can be asked."""
+    lexicon = Lexicon.load(path)
+    keys = list(lexicon.keys)
+    found = [lexicon.candidates(keys[i : i + 5], 2) for i in range(0, len(keys), 5)]
+    return [*found, *map(lexicon.translations, keys), *map(lexicon.best, keys), *lexicon.target_words, lexicon.about]
+
+
+def flips(content: bytes, how_many: int):
+    """Copies with one bit turned over, evenly all over."""
+    for i in range(how_many):
+        bit = i * (8 * len(content) - 1) // (how_many - 1)
+        copy = bytearray(content)
+        copy[bit // 8] ^= 1 << bit % 8
+        yield bytes(copy)
+
+
+def test_a_flipped_bit_is_noticed_or_changes_nothing(tmp_path):
+    path = tmp_path / "lexicon"
+    table = {f"s{i}": {f"t{i * j % 37}ü": 1 / j for j in (1, 2, 3)} for i in range(30)}
+    lexicon_of({**table, "s1 s2": {"t1ü": 0.5}, "": {".": 1.0}}).save(path)
+    right, noticed = answers(path), 0
+    for content in flips(path.read_bytes(), 600):
+        path.write_bytes(content)
+        try:
+            assert answers(path) == right
+        except UnusableFileError as error:
+            assert str(error).count(str(path)) == 1 and "\n" not in str(error)
+            noticed += 1
+    assert noticed > 500  # the others are in padding
+
+
+def test_a_lexicon_of_version_1_is_still_read(tmp_path):
+    old = ROOT / "tests" / "data" / "version-1.lexicon"
+    lexicon = Lexicon.load(old)
+    lexicon.verify()
+    assert list(lexicon.target_words) == [".", "und", "Haus", "York", "Häuser", "New", "das", "die"]
+    assert list(lexicon.keys) == ["", "house", "new york", "the"] and not lexicon.has_checksums
+    assert lexicon.candidates(["a", "new", "york", "house"], 1) == [".", "Haus", "New"]
+    assert dict(lexicon.translations("the")) == pytest.approx({"das": 0.5, "die": 0.4})
+    lexicon.save(tmp_path / "new")
+    assert answers(tmp_path / "new") == answers(old) and Lexicon.load(tmp_path / "new").has_checksums
+    for content in flips(old.read_bytes(), 400):
+        (tmp_path / "old").write_bytes(content)
+        try:
+            answers(tmp_path / "old")  # without checksums, not all is noticed
+        except UnusableFileError as error:
+            assert "\n" not in str(error)
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A lexicon of which the arrays have many blocks."""
+    path = tmp_path / "large"
+    lexicon_of({f"s{i:05}": {f"t{i:05}": 0.5, f"t{i * 7 % 9000:05}": 0.25} for i in range(9000)}).save(path)
+    return path
+
+
+def test_damage_is_noticed_where_it_is_used_and_by_verify(large):
+    content = bytearray(large.read_bytes())
+    place = content.index(b"t08000")
+    content[place] ^= 1
+    large.write_bytes(content)
+    lexicon = Lexicon.load(large)
+    assert lexicon.best("s00005") == "t00005"
+    for _ in range(2):
+        with pytest.raises(UnusableFileError, match="target_text is not what was written"):
+            lexicon.best("s08000")
+    assert lexicon.best("s00006") == "t00006"
+    with pytest.raises(UnusableFileError):
+        Lexicon.load(large).verify()
+    with pytest.raises(SystemExit, match="damaged, make it again"):
+        main(["inspect", str(large)])
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_that_changes_while_it_is_in_use_is_noticed(large, version):
+    before = large.read_bytes()
+
+    def opened() -> Lexicon:
+        large.write_bytes(before)
+        lexicon = Lexicon.load(large)
+        if version == 1:
+            for array in lexicon._arrays.values():
+                array.checksums = None
+        assert lexicon.best("s00005") == "t00005"
+        return lexicon
+
+    lexicon = opened()
+    os.truncate(large, len(before) // 9)  # SIGBUS, were it mapped
+    with pytest.raises(UnusableFileError, match="ends too early"):
+        lexicon.best("s08000")
+    assert lexicon.best("s00005") == "t00005"
+    lexicon = opened()
+    large.write_bytes(before.replace(b"t08", b"x08"))
+    os.utime(large, ns=(0, 0))  # written at another time, whatever the clock's steps are
+    with pytest.raises(UnusableFileError, match="not what was written|changed while in use"):
+        lexicon.best("s08000")
+    lexicon = opened()
+    lexicon_of({"s08000": {"another": 0.5}}).save(large)
+    assert lexicon.best("s08000") == "t08000" and Lexicon.load(large).best("s08000") == "another"
+    lexicon.verify()
+
+
+def test_what_is_no_ordinary_file_is_refused_at_once(tmp_path, capsys):
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", "/dev/zero", tmp_path):
+        for read in (
+            Lexicon.load,
+            lambda path: main(["inspect", str(path)]),
+            lambda path: main(["convert", str(path), "--out", str(tmp_path / "out")]),
+        ):
+            with pytest.raises((UnusableFileError, SystemExit), match="no ordinary file|folder"):
+                read(path)
+
+
+def test_a_file_that_is_whole_and_yet_wrong_is_refused(tmp_path):
+    lexicon_of({"a": {"b": 0.5}}).save(tmp_path / "good")
+    before = (tmp_path / "good").read_bytes()
+    changes = [
+        ("targets", lambda x: x + 7),
+        ("starts", lambda x: x[::-1]),
+        ("source_starts", lambda x: x * 9),
+        ("scores", lambda x: x * np.nan),
+        ("source_order", lambda x: x - 1),
+        ("source_hashes", lambda x: x + np.uint64(1)),
+        ("target_text", lambda x: x | 0x80),
+        ("scores", lambda x: x.astype(np.float32)),
+        ("scores", lambda x: x[:0]),
+    ]
+    for name, change in changes:
+        lexicon = lexicon_of({"a": {"b": 0.5, "c": 0.25}, "d": {"e": 0.5}})
+        lexicon._arrays[name] = change(lexicon._arrays[name])
+        with pytest.raises(UnusableFileError, match="damaged"):
+            lexicon.save(tmp_path / "good")
+        assert (tmp_path / "good").read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+    for about in ({"longest_key": 10**12}, {"longest_key": 0}, {"by_frequency": 3}, {"dictionaries": {"target": "x"}}):
+        lexicon = lexicon_of({"a": {"b": 0.5}})
+        lexicon.about.update(about)
+        with pytest.raises(UnusableFileError, match="damaged"):
+            lexicon.save(tmp_path / "good")
+
+
+def test_a_lexicon_goes_to_other_processes(large):
+    lexicon = Lexicon.load(large)
+    assert pickle.loads(pickle.dumps(lexicon)).candidates(["s00005", "s08000"], 1) == ["t00005", "t08000"]
+
+
+def test_parts_of_a_stored_array_are_those_of_the_array(tmp_path):
+    array = np.arange(10_000) * 3
+    with open(tmp_path / "file", "wb") as file:
+        write_arrays(file, {}, {"some": array, "none": array[:0]})
+    stored = lambda: open_arrays(tmp_path / "file")[1]["some"]
+    indices = [0, 9_999, -1, slice(5, 6), slice(2_047, 2_049), slice(None), slice(-3, None), slice(0, 9_000, 7)]
+    indices += [slice(4, 2), np.array([9_999, 3, 3]), np.array([-1, 5]), np.zeros(0, np.int64), array % 2 == 0]
+    for index in indices:
+        assert np.array_equal(stored()[index], array[index])
+    assert np.array_equal(np.asarray(stored()), array) and len(stored()) == 10_000
+    assert len(open_arrays(tmp_path / "file")[1]["none"][:]) == 0
+    with pytest.raises(IndexError):
+        stored()[10_000]
 
 
 def test_it_needs_no_fairseq(tmp_path):

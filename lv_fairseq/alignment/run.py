@@ -12,7 +12,7 @@ from lv_fairseq.alignment.program import WIDE, Aligner
 from lv_fairseq.alignment.progress import Progress
 from lv_fairseq.alignment.symmetrize import grow_diag_final_and, intersection
 from lv_fairseq.errors import UserError
-from lv_fairseq.processes import run, signals_as_exit
+from lv_fairseq.processes import run
 
 METHODS = {"intersection": intersection, "grow-diag-final-and": grow_diag_final_and}
 SYMMETRIZATIONS = ("none", *METHODS)
@@ -52,11 +52,10 @@ def align(
     if threads < 1:
         raise UserError(f"threads must be 1 or more, not {threads}")
     job = Job(aligner, corpus, count_lines(corpus), iterations, threads, progress)
-    with signals_as_exit():
-        if symmetrize == "none":
-            own_table(job, table)
-        else:
-            frequency_table(job, table, folder, symmetrize)
+    if symmetrize == "none":
+        own_table(job, table)
+    else:
+        frequency_table(job, table, folder, symmetrize)
     if progress is not None:
         progress(1.0, "aligned")
 

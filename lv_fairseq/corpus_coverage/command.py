@@ -8,6 +8,7 @@ from typing import List, Optional, Sequence
 
 from lv_fairseq.corpus_coverage.counting import TextCounts, count_words, coverage, size_of
 from lv_fairseq.errors import command
+from lv_fairseq.processes import signals_as_exit
 from lv_fairseq.progress import stage
 
 PAPER = "15000,30000,50000,500000"
@@ -71,13 +72,11 @@ def show(args: argparse.Namespace) -> None:
 
 
 @command
+@signals_as_exit()
 def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_args(argv)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end in silence if the reader does, as `head`
-    try:
-        show(args)
-    except KeyboardInterrupt:
-        sys.exit("interrupted")
+    show(args)
 
 
 if __name__ == "__main__":

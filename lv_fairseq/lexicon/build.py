@@ -1,13 +1,13 @@
 """From parallel text to a lexicon file, by way of a word aligner."""
 
 import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Dict, Optional
 
 from lv_fairseq.alignment import align, find_aligner, write_corpus
 from lv_fairseq.errors import UserError
+from lv_fairseq.files import temporary_folder
 from lv_fairseq.fingerprint import dictionary_words, fingerprint
 from lv_fairseq.lexicon import formats
 from lv_fairseq.lexicon.lexicon import Lexicon
@@ -39,13 +39,12 @@ def build(
     check_place(out, source, target, *(dictionaries or {}).values())
     prints = {side: fingerprint(dictionary_words(path)) for side, path in (dictionaries or {}).items()}
     aligner = find_aligner(fast_align)
-    # beside the lexicon, since the aligner's table may be larger than what the system's folder holds
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-        corpus, table = Path(folder) / "corpus", Path(folder) / "table"
+    with temporary_folder(out) as folder:
+        corpus, table = folder / "corpus", folder / "table"
         with stages() as progress:
             counts = write_corpus(source, target, corpus, skip_bad_lines, progress)
         with stages() as progress:
-            align(aligner, corpus, table, Path(folder), symmetrize, iterations, threads, progress)
+            align(aligner, corpus, table, folder, symmetrize, iterations, threads, progress)
         with stage("reading the aligner's table", table.stat().st_size, "B") as progress:
             try:
                 entries = formats.read(table, "fast_align", max_per_word, progress)

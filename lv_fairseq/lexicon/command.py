@@ -3,7 +3,6 @@
 import argparse
 import os
 import signal
-import sys
 import time
 from itertools import zip_longest
 from pathlib import Path
@@ -17,6 +16,7 @@ from lv_fairseq.lexicon import formats
 from lv_fairseq.lexicon.build import build, check_place
 from lv_fairseq.lexicon.coverage import Coverage
 from lv_fairseq.lexicon.lexicon import Lexicon
+from lv_fairseq.processes import signals_as_exit
 from lv_fairseq.progress import stage
 
 KINDS = ("lexicon", *formats.FORMATS, *formats.NAMES)
@@ -117,7 +117,8 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         "inspect",
         inspect_command,
         "what is in a lexicon",
-        "Shows the size of a lexicon and how it was made; for words, their translations with probabilities.",
+        "Reads the whole lexicon, to see if it is damaged, and shows its size and how it was made; for words, their "
+        "translations with probabilities.",
     )
     add("lexicon", type=Path, metavar="PATH", help="a lexicon, or a table that convert can read")
     add("words", nargs="*", metavar="WORD", help="source words to look up")
@@ -199,11 +200,13 @@ def inspect_command(args: argparse.Namespace) -> None:
     if args.words:
         show_words(lexicon, args.words, args.most)
         return
+    lexicon.verify()
     for name, value in lexicon.about.items():
         if name == "dictionaries":
             value = ", ".join(f"{side} {number:014x}" for side, number in value.items()) or "any"
         print(f"{name.replace('_', ' ')}: {f'{value:,}' if type(value) is int else value}")
     counts = np.diff(lexicon.starts)
+    print("checksums: " + ("right" if lexicon.has_checksums else "none; lv-lexicon convert makes a lexicon with them"))
     print(f"source words: {len(lexicon.keys):,}")
     print(f"target words: {len(lexicon.target_words):,}")
     print(f"entries: {len(lexicon.targets):,}")
@@ -280,14 +283,12 @@ def parallel_lines(source: Path, target: Path) -> Iterator[Tuple[str, str, int]]
 
 
 @command
+@signals_as_exit("nothing was written")
 def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_args(argv)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end in silence if the reader does, as `head`
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped: nothing was written"))
     try:
         args.run(args)
-    except KeyboardInterrupt:
-        sys.exit("interrupted: nothing was written")
     except OSError as error:
         raise UserError(f"{error.filename or 'a file'}: {error.strerror or error}") from None
 

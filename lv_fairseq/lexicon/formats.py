@@ -36,6 +36,8 @@ class DamagedError(Exception):
 def recognise(path: Path) -> str:
     """The format of a file by its first lines: one of FORMATS, or "lexicon"."""
     try:
+        if path.exists() and not path.is_file():  # a pipe could be read only once
+            raise UnusableFileError(f"cannot read {path}: it is {'a folder' if path.is_dir() else 'no ordinary file'}")
         with open(path, "rb") as file:
             start = file.read(1 << 16)
     except OSError as error:

@@ -1,13 +1,31 @@
-"""`Lexicon`: opens at once, whatever its size, and looks up the candidates of a sentence."""
+"""`Lexicon`: opens at once, whatever its size, and looks up the candidates of a sentence.
+
+A damaged file is noticed (`UnusableFileError`) when it is opened, or when the damaged part of it is first used: see
+`arrays_file`. `verify` looks at all of it, and so does `save` before it replaces what was there.
+"""
 
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from lv_fairseq.lexicon.arrays_file import map_arrays, write_arrays
+from lv_fairseq.errors import UnusableFileError
+from lv_fairseq.files import written_whole
+from lv_fairseq.lexicon.arrays_file import Rule, StoredArray, open_arrays, write_arrays
 from lv_fairseq.lexicon.entries import Entries, arrange
-from lv_fairseq.lexicon.word_list import WordIndex, WordList, index, pack
+from lv_fairseq.lexicon.word_list import WordIndex, WordList, index, pack, ranges
+
+KINDS = {
+    "starts": "<i8",
+    "targets": "<i4",
+    "scores": "<f8",
+    "source_text": "|u1",
+    "source_starts": "<i8",
+    "target_text": "|u1",
+    "target_starts": "<i8",
+    "source_hashes": "<u8",
+    "source_order": "<i4",
+}
 
 
 class Lexicon:
@@ -38,11 +56,32 @@ class Lexicon:
 
     @classmethod
     def load(cls, path) -> "Lexicon":
-        """Open a file; it is mapped, not read."""
-        return cls(*map_arrays(Path(path)))
+        """Open a file; it is read as it is used."""
+        about, arrays = open_arrays(Path(path))
+        if not fit(about, arrays):
+            raise UnusableFileError(f"the lexicon {path} is damaged, make it again: its header is wrong")
+        expect(arrays)
+        return cls(about, arrays)
 
     def save(self, path) -> None:
-        write_arrays(Path(path), self.about, self._arrays)
+        with written_whole(Path(path)) as file:
+            write_arrays(file, self.about, self._arrays)
+            file.flush()
+            Lexicon.load(file.name).verify()
+
+    def verify(self) -> None:
+        """Read all of it; `UnusableFileError` if anything is wrong."""
+        for array in self._arrays.values():
+            array[:]
+        words = [word.encode() for word in self.keys]
+        for _ in self.target_words:  # are they UTF-8?
+            pass
+        self._index.verify(words)
+
+    @property
+    def has_checksums(self) -> bool:
+        """Whether it comes from a file that has them: those of version 1 have none."""
+        return all(getattr(array, "checksums", None) is not None for array in self._arrays.values())
 
     @classmethod
     def of(cls, entries: Entries, about: Dict, target_counts: Optional[Dict[bytes, int]] = None) -> "Lexicon":
@@ -85,8 +124,7 @@ class Lexicon:
         counts = self.starts[keys[known] + 1] - begins
         if k is not None:
             counts = np.minimum(counts, k)
-        owner = np.repeat(known, counts)
-        return owner, np.arange(len(owner)) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
+        return np.repeat(known, counts), ranges(begins, counts)
 
     def candidate_numbers(self, source_words: Sequence[str], k: Optional[int] = None) -> np.ndarray:
         """Numbers of the target words that may translate a sentence: the k best of each of its words and phrases,
@@ -103,12 +141,12 @@ class Lexicon:
 
     def candidates(self, source_words: Sequence[str], k: Optional[int] = None) -> List[str]:
         """The target words that may translate a sentence, each once: the k best of each source word."""
-        return [self.target_words[number] for number in self.candidate_numbers(source_words, k)]
+        return self.target_words.take(self.candidate_numbers(source_words, k))
 
     def translations(self, key: str) -> List[Tuple[str, float]]:
         """Target words and their probabilities, the most likely first; none for a word that is not there."""
         entries = self.entries_of(self.find([key]))[1]
-        words = [self.target_words[number] for number in self.targets[entries]]
+        words = self.target_words.take(self.targets[entries])
         return list(zip(words, np.exp(self.scores[entries]).tolist()))
 
     def best(self, word: str) -> Optional[str]:
@@ -119,9 +157,37 @@ class Lexicon:
         return self.target_words[self.targets[self.starts[number]]]
 
 
+def fit(about: Dict, arrays: Dict[str, StoredArray]) -> bool:
+    """Whether arrays and facts of a file are those of a lexicon, and fit each other."""
+    if {name: array.dtype.str for name, array in arrays.items()} != KINDS:
+        return False
+    size = {name: len(array) for name, array in arrays.items()}
+    longest, prints = about.get("longest_key"), about.get("dictionaries", {})
+    return (
+        size["scores"] == size["targets"]
+        and size["starts"] == size["source_starts"] == size["source_hashes"] + 1 == size["source_order"] + 1
+        and size["target_starts"] > 0
+        and type(about.get("by_frequency")) is bool
+        and type(longest) is int
+        and 1 <= longest <= size["source_text"] + 1  # blanks between words are bytes too
+        and type(prints) is dict
+        and all(type(number) is int for number in prints.values())
+    )
+
+
+def expect(arrays: Dict[str, StoredArray]) -> None:
+    """Say what the numbers of each array must be like."""
+    for name, of in (("starts", "targets"), ("source_starts", "source_text"), ("target_starts", "target_text")):
+        arrays[name].expect(Rule(0, len(arrays[of]), rising=True, whole=True))
+    arrays["targets"].expect(Rule(0, len(arrays["target_starts"]) - 2))
+    arrays["source_order"].expect(Rule(0, len(arrays["source_hashes"]) - 1))
+    arrays["source_hashes"].expect(Rule(0, np.iinfo(np.uint64).max, rising=True))
+    arrays["scores"].expect(Rule(np.finfo(np.float64).min, np.finfo(np.float64).max))
+
+
 def phrases(words: Sequence[str], longest: int) -> List[str]:
     """The distinct runs of at most ``longest`` words of a sentence."""
     found = dict.fromkeys(words)
-    for length in range(2, longest + 1):
+    for length in range(2, min(longest, len(words)) + 1):
         found.update(dict.fromkeys(" ".join(words[i : i + length]) for i in range(len(words) - length + 1)))
     return list(found)

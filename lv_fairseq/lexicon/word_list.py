@@ -1,9 +1,11 @@
-"""A list of words in two arrays, so that it can be mapped from a file, and look-up of words in it."""
+"""A list of words in two arrays, which may be those of a file, and look-up of words in it."""
 
 import hashlib
-from typing import Dict, Iterator, Sequence, Tuple
+from typing import Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
+
+from lv_fairseq.lexicon.arrays_file import damaged
 
 MOST_SEEN = 1 << 17  # words to remember
 
@@ -28,11 +30,25 @@ class WordList(Sequence):
         if not -len(self) <= number < len(self):
             raise IndexError(number)
         number %= len(self)
-        return self.text[self.starts[number] : self.starts[number + 1]].tobytes().decode()
+        return self._decoded(self.text[self.starts[number] : self.starts[number + 1]].tobytes())
+
+    def take(self, numbers: np.ndarray) -> List[str]:
+        """The words of some numbers."""
+        begins = self.starts[numbers]
+        lengths = self.starts[numbers + 1] - begins
+        ends = np.cumsum(lengths)  # of the words, one after the other
+        whole = self.text[ranges(begins, lengths)].tobytes()
+        return [self._decoded(whole[end - length : end]) for end, length in zip(ends.tolist(), lengths.tolist())]
 
     def __iter__(self) -> Iterator[str]:
-        whole, starts = self.text.tobytes(), self.starts.tolist()
-        return (whole[begin:end].decode() for begin, end in zip(starts[:-1], starts[1:]))
+        whole, starts = self.text[:].tobytes(), self.starts[:].tolist()
+        return (self._decoded(whole[begin:end]) for begin, end in zip(starts[:-1], starts[1:]))
+
+    def _decoded(self, word: bytes) -> str:
+        try:
+            return word.decode()
+        except UnicodeDecodeError:
+            raise damaged(self.text, "a word is not UTF-8") from None
 
 
 class WordIndex:
@@ -55,19 +71,34 @@ class WordIndex:
             if len(self._seen) > MOST_SEEN:
                 self._seen.clear()
                 new = list(words)
-            self._seen.update(zip(new, self._search(new).tolist()))
+            self._seen.update(zip(new, self._search(new)))
         return np.fromiter(map(self._seen.__getitem__, words), np.int64, len(words))
 
-    def _search(self, words: Sequence[str]) -> np.ndarray:
+    def _search(self, words: Sequence[str]) -> List[int]:
         wanted = np.array([word_hash(word.encode(errors="surrogatepass")) for word in words], dtype=np.uint64)
-        begins = np.searchsorted(self.hashes, wanted, side="left")
-        ends = np.searchsorted(self.hashes, wanted, side="right")  # more than one after it if hashes collide
-        numbers = np.full(len(words), -1, dtype=np.int64)
-        for i in np.flatnonzero(begins < ends):
-            for number in self.order[begins[i] : ends[i]].tolist():
-                if self.words[number] == words[i]:
-                    numbers[i] = number
+        hashes = self.hashes[:]
+        begins = np.searchsorted(hashes, wanted, side="left")
+        counts = np.searchsorted(hashes, wanted, side="right") - begins  # more than one if hashes collide
+        candidates = self.order[ranges(begins, counts)]
+        numbers = [-1] * len(words)
+        owners = np.repeat(np.arange(len(words)), counts)
+        for owner, number, word in zip(owners.tolist(), candidates.tolist(), self.words.take(candidates)):
+            if word == words[owner]:
+                numbers[owner] = number
         return numbers
+
+    def verify(self, words: Sequence[bytes]) -> None:
+        """Whether these words, all that there are, would be found."""
+        order = self.order[:]
+        hashes = np.fromiter(map(word_hash, words), np.uint64, len(words))
+        if not np.array_equal(hashes[order], self.hashes[:]) or len(np.unique(order)) < len(order):
+            raise damaged(self.hashes, "its index does not lead to its words")
+
+
+def ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The numbers of all ranges, one after the other."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - (ends - lengths), lengths)
 
 
 def word_hash(word: bytes) -> int:

@@ -1,0 +1,94 @@
+"""Files that appear whole or not at all, with the permissions of what they replace."""
+
+import os
+import stat
+
+import pytest
+
+from lv_fairseq.errors import UserError
+from lv_fairseq.files import temporary_folder, written_whole
+
+
+def mode(path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def umask():
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
+
+
+def test_a_new_file_has_ordinary_permissions_and_a_replaced_one_keeps_its_own(tmp_path, umask):
+    for permissions in (0o600, 0o664, 0o444):
+        path = tmp_path / f"{permissions:o}"
+        path.write_text("before")
+        path.chmod(permissions)
+        with written_whole(path) as file:
+            file.write(b"after")
+        assert mode(path) == permissions and path.read_text() == "after"
+    with written_whole(tmp_path / "new") as file:
+        file.write(b"after")
+    assert mode(tmp_path / "new") == 0o640
+
+
+def test_a_private_file_is_private_while_it_is_written(tmp_path):
+    path = tmp_path / "secret"
+    path.touch(mode=0o600)
+    with written_whole(path):
+        (temporary,) = set(tmp_path.iterdir()) - {path}
+        assert mode(temporary) == 0o600
+
+
+def test_a_link_that_waits_under_the_temporary_name_is_not_followed(tmp_path):
+    victim, path = tmp_path / "victim", tmp_path / "file"
+    victim.write_text("of somebody else")
+    (tmp_path / f".file.{os.getpid()}.tmp").symlink_to(victim)  # the name of earlier versions
+    with written_whole(path) as file:
+        file.write(b"mine")
+    assert victim.read_text() == "of somebody else" and path.read_text() == "mine"
+
+
+def test_two_may_write_the_same_file_and_the_last_one_stays(tmp_path):
+    path = tmp_path / "file"
+    with written_whole(path) as one:
+        with written_whole(path) as other:
+            one.write(b"one" * 9)
+            other.write(b"other")
+        assert path.read_bytes() == b"other"
+    assert path.read_bytes() == b"one" * 9 and list(tmp_path.iterdir()) == [path]
+
+
+def test_the_longest_names_are_written_too(tmp_path):
+    path = tmp_path / ("ü" * 127)  # 254 bytes
+    with written_whole(path) as file, temporary_folder(path):
+        file.write(b"x")
+    assert path.read_bytes() == b"x" and list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_no_file_stays(tmp_path):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    for name, word in (("folder", "folder"), ("fifo", "special file")):
+        with pytest.raises(UserError, match=f"{name}: it is a {word}"):
+            with written_whole(tmp_path / name):
+                raise AssertionError("too late")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fifo", "folder"] and (tmp_path / "fifo").is_fifo()
+
+
+@pytest.mark.parametrize("error", [OSError(28, "full"), ValueError("mine"), SystemExit(3), KeyboardInterrupt()])
+def test_nothing_stays_after_an_error(tmp_path, error):
+    path = tmp_path / "file"
+    path.write_text("before")
+    with pytest.raises(UserError if isinstance(error, OSError) else type(error)):
+        with written_whole(path) as file, temporary_folder(path) as folder:
+            (folder / "deep").mkdir()
+            file.write(b"half")
+            raise error
+    assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_temporary_folder_is_for_us_alone(tmp_path):
+    with temporary_folder(tmp_path / "file") as folder:
+        assert folder.parent == tmp_path and mode(folder) == 0o700
