@@ -11,10 +11,13 @@ import urllib.request
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from lv_fairseq.errors import UserError
 from lv_fairseq.report import command, run_file
 from lv_fairseq.report.command import main
+from lv_fairseq.report.drawing import png
+from lv_fairseq.report.figures import Picture
 from lv_fairseq.report.run import read_run
 from lv_fairseq.report.scores import SENTENCES
 
@@ -145,7 +148,7 @@ def test_a_tokeniser_that_sacrebleu_would_download_is_not_used(run, monkeypatch,
     asked = []
     monkeypatch.setattr(urllib.request, "urlopen", lambda *args, **kwargs: asked.append(args))
     monkeypatch.setattr(socket.socket, "connect", lambda *args: asked.append(args))
-    value = results()
+    value = results(grid=[{"K": 5, "K'": 5, "bleu": 1}])  # so that something is drawn
     value["systems"][0]["test"]["signature"] = f"nrefs:1|case:mixed|tok:{tokeniser}|version:2.5"
     text = page(run, value)
     assert not asked
@@ -349,6 +352,11 @@ def test_pictures_of_runs_of_one_name_are_different_files(tmp_path):
         write(folder, {"name": name, "grid": [{"K": 5, "K'": 5, "bleu": 1}]})
     main([*map(str, folders), "--png", str(tmp_path / "png")])
     assert len(list((tmp_path / "png").iterdir())) == 3
+
+
+def test_a_picture_of_a_long_sentence_has_no_more_pixels_than_memory_bears():
+    content = png(Picture("tall", Figure(figsize=(1, 100)), "a picture of 100 inches"))
+    assert int.from_bytes(content[20:24], "big") < 5200  # its height
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)
