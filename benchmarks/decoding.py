@@ -18,6 +18,7 @@ import tempfile
 import time
 from argparse import Namespace
 from pathlib import Path
+from typing import Optional, Sequence
 
 import numpy as np
 import torch
@@ -103,7 +104,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
 
 
-def first_sentence(data: Path, path: Path, lexicon: Path) -> None:
+def first_sentence(data: Path, path: Path, lists: dict) -> None:
     """The command, as a user runs it, from its start to its answer; and plain reading of the same file."""
     start = time.perf_counter()
     checkpoint_bytes = path.stat().st_size
@@ -113,7 +114,7 @@ def first_sentence(data: Path, path: Path, lexicon: Path) -> None:
     read = time.perf_counter() - start
     command = [Path(sys.executable).parent / "fairseq-interactive", data, "--user-dir", ROOT / "lv_fairseq"]
     command += ["--task", "lv_translation", "--path", path, "--beam", 12, "--max-len-b", 10]
-    command += ["--candidate-frequent", 15000, "--candidate-per-word", 10, "--lexicon", lexicon]
+    command += [x for name, value in lists.items() for x in (f"--{name.replace('_', '-')}", value)]
     command += ["--source-lang", "src", "--target-lang", "tgt", "--cpu"]
     start = time.perf_counter()
     # by way of a small process, since a child begins with the memory of the one that starts it
@@ -130,7 +131,7 @@ def first_sentence(data: Path, path: Path, lexicon: Path) -> None:
     )
 
 
-def main() -> None:
+def main(argv: Optional[Sequence[str]] = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--words", type=int, default=500_000, help="of the large vocabulary (default: 500,000)")
     parser.add_argument("--frequent", type=int, default=15_000, help="K, and all words of the small one (15,000)")
@@ -138,7 +139,8 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=0.25, help="of the paper's sizes (default: 0.25)")
     parser.add_argument("--sentences", type=int, default=6, help="to translate with each model (default: 6)")
     parser.add_argument("--length", type=int, default=25, help="words of a sentence and of its translation (25)")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
+    lv_fairseq.register()
     torch.set_num_threads(1)
     lv_fairseq.generation.generator.TRIES = 0  # all sentences are cut off here: they are not to be decoded again
     with tempfile.TemporaryDirectory() as folder:
@@ -175,7 +177,7 @@ def main() -> None:
         del runs[names[0]], runs[names[2]]
         save(folder / "checkpoint.pt", large)
         del runs, run, large
-        first_sentence(folder / "large", folder / "checkpoint.pt", folder / "lexicon")
+        first_sentence(folder / "large", folder / "checkpoint.pt", lists)
 
 
 def save(path: Path, run: Run) -> None:

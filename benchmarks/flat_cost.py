@@ -5,9 +5,10 @@
 
 Every row trains the same `rnnsearch_small` (256 dims) with Adam and clipping through fairseq's own trainer, about 2,000
 target tokens an update. The dictionaries are filled up with words that never occur: it is the size of the tables that
-counts. Rows with and without pages are measured in turns, so that a noisy machine slows both; swaps are added to the
-update as often as the partitions ask for. The full softmax gets its 2,000 tokens in four parts, since its scores alone
-would not fit into memory otherwise.
+counts. Each row is measured in turns with the small vocabulary, so that a noisy machine slows both, and the ratio is of
+the medians of these turns; swaps are added to the update as often as the partitions ask for. The full softmax gets its
+2,000 tokens in four parts, since its scores alone would not fit into memory otherwise. The last column is the largest
+memory of the process up to then.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Optional, Sequence
 
 import torch
 from fairseq import options, tasks, utils
@@ -28,9 +30,12 @@ from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.modules import AdaptiveSoftmax
 from fairseq.trainer import Trainer
+from fairseq_cli import preprocess
+
+import lv_fairseq
 
 ROOT = Path(__file__).resolve().parent.parent
-TOKENS = 2000
+UNMEASURED = 2  # updates at the beginning of a row
 
 
 def binarise(source: Path, target: Path, pairs: int, words: int, folder: Path) -> Path:
@@ -45,19 +50,18 @@ def binarise(source: Path, target: Path, pairs: int, words: int, folder: Path) -
         with open(folder / f"dict.{language}", "w", encoding="utf-8") as dictionary:
             dictionary.writelines(f"{word} {count}\n" for word, count in kept)
             dictionary.writelines(f"never{i} 1\n" for i in range(words - 4 - len(kept)))
-    dictionaries = ["--srcdict", folder / "dict.src", "--tgtdict", folder / "dict.tgt", "--destdir", folder / "bin"]
-    command = ["-s", "src", "-t", "tgt", "--trainpref", folder / "text", *dictionaries]
-    program = Path(sys.executable).parent / "fairseq-preprocess"
-    subprocess.run([str(x) for x in (program, *command)], check=True, capture_output=True)
+    flags = ["--srcdict", folder / "dict.src", "--tgtdict", folder / "dict.tgt", "--destdir", folder / "bin"]
+    flags += ["-s", "src", "-t", "tgt", "--trainpref", folder / "text"]
+    preprocess.main(options.get_preprocessing_parser().parse_args([str(x) for x in flags]))
     return folder / "bin"
 
 
 class Run:
     """One way of training, through fairseq's trainer, an update at a time."""
 
-    def __init__(self, data: Path, *flags):
+    def __init__(self, data: Path, tokens: int, *flags):
         args = ["--user-dir", ROOT / "lv_fairseq", "--task", "lv_translation", "--arch", "rnnsearch_small"]
-        args += ["--optimizer", "adam", "--lr", 0.001, "--clip-norm", 1.0, "--max-tokens", TOKENS, "--no-save"]
+        args += ["--optimizer", "adam", "--lr", 0.001, "--clip-norm", 1.0, "--max-tokens", tokens, "--no-save"]
         args += ["--num-workers", 0, "--cpu", *flags]
         parser = options.get_training_parser()
         cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [str(x) for x in (data, *args)]))
@@ -90,10 +94,20 @@ class Run:
 
     def seconds(self) -> float:
         """Median update, and its part of a swap at the proportions of the plan."""
-        return statistics.median(self.updates[2:]) + self.swap_seconds()
+        return statistics.median(self.updates[UNMEASURED:]) + self.swap_seconds()
+
+    def a_swap(self) -> float:
+        return statistics.median(self.swaps[1:] or self.swaps or [0.0])
 
     def swap_seconds(self) -> float:
-        return statistics.median(self.swaps[1:] or self.swaps) / self.updates_of_a_partition() if self.swaps else 0.0
+        return self.a_swap() / self.updates_of_a_partition() if self.swaps else 0.0
+
+    def swap_more(self) -> None:
+        """A few swaps by themselves: there are fewer than updates."""
+        for partition in range(4):
+            start = time.perf_counter()
+            if self.task.pages.turn_to(partition % len(self.task.pages.plan)):
+                self.swaps.append(time.perf_counter() - start)
 
     def updates_of_a_partition(self) -> float:
         return self.batches / len(self.task.pages.plan)
@@ -123,76 +137,79 @@ class AdaptiveRun(Run):
         return AdaptiveLoss(task, sentence_avg=False)
 
 
-def main() -> None:
+OWN = ("--criterion", "partition_cross_entropy")
+ROWS = {
+    "pages": (
+        "{words:,} words, tau {tau:,}",
+        lambda data, args: Run(data, args.tokens, *OWN, "--tau", args.tau, "--source-tau", args.tau),
+    ),
+    "adaptive": (
+        "{words:,} words, adaptive_loss",
+        lambda data, args: AdaptiveRun(data, args.tokens, "--criterion", "cross_entropy"),
+    ),
+    "full": (
+        "{words:,} words, cross_entropy",
+        lambda data, args: Run(data, args.tokens // 4, "--criterion", "cross_entropy", "--update-freq", 4),
+    ),
+}
+
+
+def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", type=Path, help="tokenised source text (default: the demo corpus)")
     parser.add_argument("--target", type=Path, help="tokenised target text (default: the demo corpus)")
     parser.add_argument("--pairs", type=int, default=200_000, help="sentence pairs to take (default: 200,000)")
     parser.add_argument("--words", type=int, default=500_000, help="size of the vocabularies (default: 500,000)")
     parser.add_argument("--tau", type=int, default=15_000, help="target words of a partition (default: 15,000)")
-    parser.add_argument("--turns", type=int, default=15, help="updates to measure of each row (default: 15)")
-    parser.add_argument("--rows", default="pages,adaptive,full", help="what to measure (default: pages,adaptive,full)")
-    args = parser.parse_args()
-    logging.disable(logging.INFO)
+    parser.add_argument("--tokens", type=int, default=2000, help="target tokens of an update (default: 2,000)")
+    parser.add_argument("--turns", type=int, default=15, help="updates to measure of pages (default: 15; others: 3)")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), help="what to measure (default: all)")
+    args = parser.parse_args(argv)
+    if (args.source is None) != (args.target is None):
+        parser.error("--source and --target go together")
+    return args
 
+
+def demo_text(pairs: int, folder: Path) -> tuple:
+    command = [sys.executable, ROOT / "scripts" / "demo_corpus.py", "--out", folder, "--pairs", pairs]
+    subprocess.run([str(x) for x in command], check=True, stdout=subprocess.DEVNULL)
+    return folder / "train.src", folder / "train.tgt"
+
+
+def show(name: str, run: Run, baseline: float) -> None:
+    seconds = run.seconds()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"{name:34}{seconds:10.3f}{seconds / baseline:8.2f}{run.a_swap():8.3f}{100 * run.swap_seconds() / seconds:8.2f}"
+        f"{run.trained_bytes() / 2**20:12.0f}{peak:9.1f}",
+        flush=True,
+    )
+
+
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    args = parse_args(argv)
+    lv_fairseq.register()
+    logging.disable(logging.INFO)
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        if args.source is None:
-            demo = [
-                sys.executable,
-                ROOT / "scripts" / "demo_corpus.py",
-                "--out",
-                folder / "demo",
-                "--pairs",
-                args.pairs,
-            ]
-            subprocess.run(list(map(str, demo)), check=True, stdout=subprocess.DEVNULL)
-            args.source, args.target = folder / "demo" / "train.src", folder / "demo" / "train.tgt"
-        large = binarise(args.source, args.target, args.pairs, args.words, folder / "large")
-        small = binarise(args.source, args.target, args.pairs, args.tau, folder / "small")
+        source, target = (args.source, args.target) if args.source else demo_text(args.pairs, folder / "demo")
+        large = binarise(source, target, args.pairs, args.words, folder / "large")
+        small = Run(binarise(source, target, args.pairs, args.tau, folder / "small"), args.tokens, *OWN)
         print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, |V| = {args.words:,}, tau = {args.tau:,}")
         print(f"{'':34}{'s/update':>10}{'ratio':>8}{'swap s':>8}{'swap %':>8}{'MB trained':>12}{'peak GB':>9}")
-        baseline = None
-        own = ("--criterion", "partition_cross_entropy")
-        kinds = {
-            "pages": lambda: {
-                f"all of {args.tau:,} words": Run(small, *own),
-                f"{args.words:,} words, tau {args.tau:,}": Run(
-                    large, *own, "--tau", args.tau, "--source-tau", args.tau
-                ),
-            },
-            "adaptive": lambda: {
-                f"{args.words:,} words, adaptive_loss": AdaptiveRun(large, "--criterion", "cross_entropy")
-            },
-            "full": lambda: {
-                f"{args.words:,} words, cross_entropy": Run(
-                    large, "--criterion", "cross_entropy", "--max-tokens", TOKENS // 4, "--update-freq", 4
-                )
-            },
-        }
-        for kind in args.rows.split(","):
-            runs = kinds[kind]()
-            for _ in range(args.turns + 2 if kind == "pages" else 5):
-                for run in runs.values():
-                    run.update()
-            if kind == "pages":  # a few more swaps, by themselves
-                paged = list(runs.values())[-1]
-                for partition in range(4):
-                    start = time.perf_counter()
-                    if paged.task.pages.turn_to(partition % len(paged.task.pages.plan)):
-                        paged.swaps.append(time.perf_counter() - start)
-            for name, run in runs.items():
-                seconds = run.seconds()
-                baseline = baseline or seconds
-                swap = statistics.median(run.swaps[1:] or run.swaps or [0.0])
-                share = 100 * run.swap_seconds() / seconds
-                peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-                print(
-                    f"{name:34}{seconds:10.3f}{seconds / baseline:8.2f}{swap:8.3f}{share:8.2f}"
-                    f"{run.trained_bytes() / 2**20:12.0f}{peak:9.1f}",
-                    flush=True,
-                )
-            del runs, run
+        for kind in args.rows:
+            name, make = ROWS[kind]
+            run = make(large, args)
+            small.updates.clear()
+            for _ in range(UNMEASURED + (args.turns if kind == "pages" else min(args.turns, 3))):
+                small.update()
+                run.update()
+            if kind == "pages":
+                run.swap_more()
+            if kind == args.rows[0]:
+                show(f"all of {args.tau:,} words", small, small.seconds())
+            show(name.format(**vars(args)), run, small.seconds())
+            del run
 
 
 if __name__ == "__main__":

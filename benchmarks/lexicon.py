@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Optional, Sequence
 
 import numpy as np
 from fairseq.data import Dictionary
@@ -40,7 +41,7 @@ def build(args: argparse.Namespace, out: Path) -> None:
     print(f"build: {time.perf_counter() - start:.0f} s, peak memory of a process {int(peak) / 2**20:.1f} GB")
 
 
-def main() -> None:
+def main(argv: Optional[Sequence[str]] = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", type=Path, required=True, help="source text")
     parser.add_argument("--target", type=Path, required=True, help="target text")
@@ -50,7 +51,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=10_000, help="to make lists for (default: 10,000)")
     parser.add_argument("--frequent", type=int, default=30_000, help="K (default: 30,000)")
     parser.add_argument("--per-word", type=int, default=10, help="K' (default: 10)")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
         path = args.lexicon or Path(folder) / "lexicon"
         if args.lexicon is None:
@@ -62,14 +63,15 @@ def main() -> None:
             times.append(time.perf_counter() - start)
         size = path.stat().st_size / 2**20
         print(f"file: {size:.0f} MB, {len(lexicon.keys):,} source words, {len(lexicon.targets):,} entries")
-        print(f"open: {1000 * times[0]:.2f} ms the first time, {1000 * statistics.median(times):.2f} ms later")
+        print(f"open: {1000 * times[0]:.2f} ms the first time, {1000 * statistics.median(times[1:]):.2f} ms later")
         dictionary = Dictionary()
         start = time.perf_counter()
         for word in lexicon.target_words:
             dictionary.add_symbol(word)
         words = time.perf_counter() - start
         start = time.perf_counter()
-        lists = CandidateLists(dictionary, min(args.frequent, len(lexicon.target_words)), lexicon, args.per_word)
+        frequent = min(args.frequent, len(lexicon.target_words))
+        lists = CandidateLists(dictionary, frequent, lexicon, args.per_word)
         print(f"numbers of {len(dictionary):,} words: {time.perf_counter() - start:.2f} s (dictionary {words:.2f} s)")
         with open(args.source, encoding="utf-8", newline="\n") as text:
             sentences = [line.split() for line in itertools.islice(text, args.sentences)]
@@ -79,7 +81,7 @@ def main() -> None:
         tokens = sum(map(len, sentences)) / len(sentences)
         print(
             f"lists of {len(sentences):,} sentences of {tokens:.0f} words: {1000 * seconds / len(sentences):.3f} ms, "
-            f"{np.mean(sizes):.0f} words beyond the {args.frequent:,} most frequent"
+            f"{np.mean(sizes):.0f} words beyond the {frequent:,} most frequent"
         )
 
 

@@ -8,6 +8,7 @@ Reading the text and numbering its words is not measured. Machines are noisy: th
 import argparse
 import time
 from collections import Counter
+from typing import Optional, Sequence
 
 import numpy as np
 
@@ -27,14 +28,14 @@ def read(path: str, lines: int) -> Sentences:
     return Sentences(tokens, np.cumsum([0, *(len(words) + 1 for words in text)], dtype=np.int64))
 
 
-def main() -> None:
+def main(argv: Optional[Sequence[str]] = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", required=True, metavar="FILE")
     parser.add_argument("--target", required=True, metavar="FILE")
     parser.add_argument("--tau", type=int, default=15000, help="(default: 15000)")
     parser.add_argument("--lines", type=int, default=10**9, help="read no more than these (default: all)")
     parser.add_argument("--turns", type=int, default=3)
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
 
     target, source = read(args.target, args.lines), read(args.source, args.lines)
     for name, side in ("target", target), ("source", source):

@@ -9,13 +9,17 @@ Machines are noisy: read the ratios. Rows are measured in turns, and the best of
 import argparse
 import time
 from argparse import Namespace
+from typing import Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.models.lstm import LSTMModel, base_architecture
 from fairseq.sequence_generator import SequenceGenerator
 
+import lv_fairseq
 from lv_fairseq.models.rnnsearch import RNNSearchConfig, RNNSearchModel, RNNSearchSmallConfig
+
+DECODED = 4  # sentences of a beam search
 
 
 def build_models(arch: str, task: Namespace) -> dict:
@@ -29,6 +33,7 @@ def build_models(arch: str, task: Namespace) -> dict:
         decoder_hidden_size=cfg.decoder_hidden_size,
         decoder_out_embed_dim=cfg.decoder_out_embed_dim,
         dropout=0.0,
+        criterion="cross_entropy",
     )
     base_architecture(lstm)
     return {
@@ -58,7 +63,7 @@ def decode(model, source, lengths, dictionary, beam, words) -> float:
     return time.perf_counter() - start
 
 
-def main() -> None:
+def main(argv: Optional[Sequence[str]] = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", choices=["rnnsearch", "rnnsearch_small"], default="rnnsearch_small")
     parser.add_argument("--words", type=int, default=5000, help="size of both vocabularies (default: 5000)")
@@ -66,8 +71,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=80, help="sentences of a training batch (default: 80)")
     parser.add_argument("--beam", type=int, default=12, help="hypotheses of a sentence (default: 12)")
     parser.add_argument("--turns", type=int, default=5)
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
 
+    lv_fairseq.register()
     torch.manual_seed(1)
     dictionary = Dictionary()
     for i in range(args.words - len(dictionary)):
@@ -77,18 +83,19 @@ def main() -> None:
     source, target = torch.randint(4, args.words, (2, args.batch, args.length))
     lengths = torch.full((args.batch,), args.length)
 
+    few = source[:DECODED], lengths[:DECODED]
     train = {name: [] for name in models}
     search = {name: [] for name in models}
     for _ in range(args.turns + 1):
         for name, model in models.items():
             train[name].append(update(model, source, target, lengths))
-            search[name].append(decode(model, source[:4], lengths[:4], dictionary, args.beam, args.length))
+            search[name].append(decode(model, *few, dictionary, args.beam, args.length))
     last = list(models)[-1]
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {args.words} words, beam {args.beam}")
     print(f"{'':28}{'training words/s':>18}{'ratio':>8}{'decoding ms/word':>18}{'ratio':>8}")
     for name in models:
         speed = args.batch * args.length / min(train[name][1:])
-        cost = 1000 * min(search[name][1:]) / (4 * args.length)
+        cost = 1000 * min(search[name][1:]) / (len(few[0]) * args.length)
         ratios = min(train[name][1:]) / min(train[last][1:]), min(search[name][1:]) / min(search[last][1:])
         print(f"{name:28}{speed:18.0f}{ratios[0]:8.2f}{cost:18.2f}{ratios[1]:8.2f}")
 

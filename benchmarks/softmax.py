@@ -15,6 +15,7 @@ import resource
 import subprocess
 import sys
 import time
+from typing import Optional, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -77,19 +78,22 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def megabytes(name: str) -> float:
+def megabytes(name: str, argv: Sequence[str]) -> float:
     """What a process of its own takes at its peak."""
-    return float(subprocess.check_output([sys.executable, *sys.argv, "--memory-of", name], text=True).split()[-1])
+    command = [sys.executable, __file__, *argv, "--memory-of", name]
+    return float(subprocess.check_output(command, text=True).split()[-1])
 
 
-def main() -> None:
+def main(argv: Optional[Sequence[str]] = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=2000, help="words of a batch (default: 2000)")
     parser.add_argument("--rows", type=int, default=15000, help="rows of the page (default: 15000)")
     parser.add_argument("--dim", type=int, default=256, help="size of a word vector (default: 256)")
     parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--no-memory", action="store_true", help="measure time only: memory takes a process a row")
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    argv = sys.argv[1:] if argv is None else argv
+    args = parser.parse_args(argv)
     functions = contestants(args)
 
     if args.memory_of:
@@ -101,7 +105,8 @@ def main() -> None:
         return
 
     # A process starts with the peak of the one that started it: measure memory before this one grows.
-    memory = {name: megabytes(name) if sys.platform == "linux" else float("nan") for name in functions}
+    measured = sys.platform == "linux" and not args.no_memory
+    memory = {name: f"{megabytes(name, argv):.0f}" if measured else "-" for name in functions}
     inputs = make_inputs(args)
     times = {name: [] for name in functions}
     for _ in range(args.turns + 1):
@@ -112,7 +117,7 @@ def main() -> None:
     print(f"{'':28}{'seconds':>10}{'ratio':>8}{'MB':>8}")
     for name in functions:
         best = min(times[name][1:])
-        print(f"{name:28}{best:10.3f}{best / min(times['bare products'][1:]):8.2f}{memory[name]:8.0f}")
+        print(f"{name:28}{best:10.3f}{best / min(times['bare products'][1:]):8.2f}{memory[name]:>8}")
 
 
 if __name__ == "__main__":

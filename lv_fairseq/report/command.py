@@ -3,7 +3,6 @@
 import argparse
 import os
 import re
-import signal
 import sys
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Dict, List, Optional, Sequence
 
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import written_whole
+from lv_fairseq.processes import signals_as_exit
 from lv_fairseq.progress import stage
 from lv_fairseq.report.differences import most_different
 from lv_fairseq.report.drawing import png
@@ -34,7 +34,7 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def check_places(out: Path, folder: Optional[Path]) -> None:
+def check_places(out: Path, folder: Optional[Path], runs: Sequence[Run]) -> None:
     """Whether the files can be written, before the work."""
     if out.is_dir():
         raise UserError(f"{out} is a folder: name a file for the page with --out")
@@ -42,8 +42,21 @@ def check_places(out: Path, folder: Optional[Path]) -> None:
         raise UserError(f"there is no folder {out.parent} to write {out.name} to: make it first")
     if not os.access(out.parent, os.W_OK):
         raise UserError(f"cannot write to the folder {out.parent}: name another place with --out")
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is no folder: name another one with --png")
+    check_free(out, "--out")
+    if any(out.exists() and file.exists() and out.samefile(file) for run in runs for file in run.files()):
+        raise UserError(f"{out} is a file of the run itself: name another one with --out")
+    if folder is not None:
+        there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+        if not there.is_dir():
+            raise UserError(f"{there} is no folder: name another one with --png")
+        if not os.access(there, os.W_OK):
+            raise UserError(f"cannot write to the folder {there}: name another one with --png")
+
+
+def check_free(path: Path, flag: str) -> None:
+    """A file may be replaced; a device, a pipe or a folder is there for something else."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is in the way, and no ordinary file: remove it, or name another place with {flag}")
 
 
 def computed(run: Run, prefix: str) -> Results:
@@ -73,8 +86,9 @@ def file_names(runs: Sequence[Run]) -> List[str]:
     """A name for the files of each run, none twice."""
     names: List[str] = []
     for run in runs:
-        name = re.sub(r"[^\w.-]+", "_", run.name)[:60].strip("._") or "run"
-        names.append(name if name not in names else f"{name}_{len(names) + 1}")
+        name = re.sub(r"[^\w.-]+", "_", run.name)[:40].strip("._") or "run"
+        numbered = (f"{name}_{i}" for i in range(2, len(runs) + 2))
+        names.append(next(one for one in (name, *numbered) if one not in names))
     return names
 
 
@@ -83,12 +97,14 @@ def report(args: argparse.Namespace) -> str:
     started = time.monotonic()
     runs = [read_run(folder) for folder in args.runs]
     out = args.out or args.runs[0] / "report.html"
-    check_places(out, args.png)
+    check_places(out, args.png, runs)
     everything = [computed(run, f"run{i + 1}-") for i, run in enumerate(runs)]
     parts = [sections(results) for results in everything]
     with stage("drawing", 1):
         text = page(list(zip(everything, parts)))
         files = drawn(dict(zip(file_names(runs), parts))) if args.png else {}
+    for name in files:
+        check_free(args.png / name, "--png")
     for name, content in files.items():
         args.png.mkdir(parents=True, exist_ok=True)
         with written_whole(args.png / name) as file:
@@ -104,9 +120,9 @@ def report(args: argparse.Namespace) -> str:
 @command
 def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_args(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped: no page was written"))
     try:
-        print(report(args))
+        with signals_as_exit():
+            print(report(args))
     except KeyboardInterrupt:
         sys.exit("interrupted: no page was written")
     except OSError as error:

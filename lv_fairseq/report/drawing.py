@@ -10,7 +10,7 @@ from lv_fairseq.report.figures import STYLE, Picture
 from lv_fairseq.report.markup import Html, escaped, tag
 from lv_fairseq.report.palette import PALETTE
 
-PNG_DPI = 200
+PNG_DPI, PNG_PIXELS = 200, 5000  # the latter of a side: memory grows with its square
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 NAMES = {colour.light: name for name, colour in PALETTE.items()}
 
@@ -64,5 +64,6 @@ def png(picture: Picture) -> bytes:
     out = io.BytesIO()
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        picture.figure.savefig(out, format="png", dpi=PNG_DPI, facecolor="white", bbox_inches="tight", pad_inches=0.1)
+        dpi = min(PNG_DPI, PNG_PIXELS / max(picture.figure.get_size_inches()))
+        picture.figure.savefig(out, format="png", dpi=dpi, facecolor="white", bbox_inches="tight", pad_inches=0.1)
     return out.getvalue()

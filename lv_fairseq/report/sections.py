@@ -7,6 +7,7 @@ from lv_fairseq.report.differences import SHORT, Sentence, words_outside
 from lv_fairseq.report.drawing import svg
 from lv_fairseq.report.figures import Line, Picture, heat_map, line_picture
 from lv_fairseq.report.markup import Html, join, tag
+from lv_fairseq.report.part import measured
 from lv_fairseq.report.run import SETS, Attention, GridPoint, Run
 from lv_fairseq.report.scores import Difference, Scored, SetScores
 from lv_fairseq.report.tables import NOTHING, duration, filled_columns, marked, matrix, shown, table
@@ -267,7 +268,7 @@ def decoding_time(results: Results) -> Iterator:
     for system in systems:
         find = system.decoding.get
         time = find("ms_per_word")
-        ratio = time / first if time is not None and first else None
+        ratio = measured(time / first) if time is not None and first else None
         counts = [shown(find(name)) for name in ("mean_list", "unknown", "replaced", "expanded")]
         rows.append([system.name, shown(time, "{:,.1f}"), shown(ratio, "{:.2f}"), *counts])
     names = ["System", "ms a word", "ratio", "mean list", "unknown words", "replaced", "lists enlarged"]

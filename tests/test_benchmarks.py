@@ -1,0 +1,99 @@
+"""Benchmarks run, at their smallest, and print every row of their tables. What they measure is not looked at here."""
+
+import logging
+import math
+import random
+import re
+import runpy
+
+import pytest
+import torch
+from conftest import ROOT
+
+from lv_fairseq.generation import generator
+
+
+@pytest.fixture
+def printed(capsys, monkeypatch):
+    """Runs a benchmark with arguments; gives the lines that it prints. What it sets for its process is put back."""
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(generator, "TRIES", generator.TRIES)
+
+    def run(name: str, *args) -> list:
+        runpy.run_path(str(ROOT / "benchmarks" / f"{name}.py"))["main"]([str(arg) for arg in args])
+        return capsys.readouterr().out.splitlines()
+
+    yield run
+    logging.disable(logging.NOTSET)
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """Flags that name a small parallel text: the words of one side are those of the other, spelt otherwise."""
+    folder, draw = tmp_path_factory.mktemp("text"), random.Random(1)
+    lines = [[draw.randint(0, 50) for _ in range(draw.randint(2, 9))] for _ in range(100)]
+    for side in ("source", "target"):
+        text = "".join(" ".join(f"{side}{word}" for word in line) + "\n" for line in lines)
+        (folder / side).write_text(text)
+    return "--source", folder / "source", "--target", folder / "target"
+
+
+def figures(lines: list, name: str) -> list:
+    """The numbers of the row of that name, which are all finite."""
+    (row,) = (line for line in lines if re.match(rf"{re.escape(name)}  ", line))
+    numbers = [float(number.replace(",", "")) for number in row[len(name) :].split()]
+    assert numbers and all(math.isfinite(number) for number in numbers)
+    return numbers
+
+
+def test_rnnsearch_is_compared_with_fairseqs_lstm(printed):
+    sizes = ("--words", 50, "--length", 3, "--batch", 2, "--beam", 2, "--turns", 1)
+    lines = printed("rnnsearch", *sizes)
+    for name in ("rnnsearch_small", "rnnsearch_small --fused-gru", "fairseq's lstm"):
+        _, training, _, decoding = figures(lines, name)
+    assert (training, decoding) == (1, 1)  # of the last one to itself
+
+
+def test_softmax_over_a_page_is_compared_with_all_scores(printed):
+    sizes = ("--tokens", 40, "--rows", 50, "--dim", 4, "--turns", 1)
+    lines = [line.removesuffix(" -") for line in printed("softmax", *sizes, "--no-memory")]
+    for name in ("bare products", "plain", "plain, smoothed", "limited, chunks of 32", "limited, chunks of 40"):
+        assert len(figures(lines, name)) == 2
+    assert figures(lines, "bare products")[1] == 1
+    assert sum(line.startswith("limited, default") for line in lines) == 2
+    (memory,) = printed("softmax", *sizes, "--memory-of", "plain")
+    assert math.isfinite(float(memory))
+
+
+def test_decoding_with_lists_is_compared_with_small_and_large_vocabularies(printed):
+    sizes = ("--words", 300, "--frequent", 60, "--per-word", 2, "--scale", 0.01, "--sentences", 1, "--length", 3)
+    lines = printed("decoding", *sizes)
+    assert figures(lines, "all of 60 words")[1] == 1
+    assert len(figures(lines, "300 words, K = 60")) == len(figures(lines, "all of 300 words")) == 2
+    assert any(re.match(r"the end of its first sentence [\d.]+ s, peak memory [\d.]+ GB", line) for line in lines)
+
+
+def test_the_cost_of_an_update_is_compared_with_fairseqs_softmaxes(printed):
+    sizes = ("--pairs", 100, "--words", 3000, "--tau", 300, "--tokens", 100, "--turns", 1)
+    lines = printed("flat_cost", *sizes)
+    rows = ("all of 300 words", "3,000 words, tau 300", "3,000 words, adaptive_loss", "3,000 words, cross_entropy")
+    numbers = {name: figures(lines, name) for name in rows}
+    assert all(len(row) == 6 for row in numbers.values())
+    assert numbers["all of 300 words"][1] == 1
+    trained = [row[4] for row in numbers.values()]
+    assert trained[1] < trained[3]
+
+
+def test_a_lexicon_is_built_opened_and_asked(printed, texts):
+    lines = printed("lexicon", *texts, "--sentences", 10, "--frequent", 20)
+    assert "100 pairs" in lines[0] and lines[1].startswith("build: ")
+    assert re.match(r"open: [\d.]+ ms the first time, [\d.]+ ms later$", lines[3])
+    assert re.match(r"lists of 10 sentences of \d+ words: [\d.]+ ms, \d+ words beyond the 20 most frequent$", lines[5])
+
+
+def test_a_corpus_is_partitioned_in_its_order_and_shuffled(printed, texts):
+    lines = printed("partitions", *texts, "--tau", 30, "--turns", 1)
+    for order in ("order of the corpus", "shuffled"):
+        for sides in ("target", "target and source"):
+            assert figures(lines, f"{order}, {sides}")[0] > 1
