@@ -1,13 +1,15 @@
 """A folder that fairseq-preprocess has made: what must be there, and one line where it is not."""
 
+import contextlib
 import glob
 import os
 from pathlib import Path
-from typing import Optional, Sequence, Tuple, Type
+from typing import Iterator, Optional, Sequence, Tuple, Type
 
 from fairseq.data import Dictionary, data_utils
 
 from lv_fairseq.errors import UserError
+from lv_fairseq.index_file import check_index
 
 
 def languages(folder: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:
@@ -41,12 +43,27 @@ def load_dictionary(path: str, kind: Type[Dictionary] = Dictionary) -> Dictionar
         raise UserError(f"there is no dictionary {path}: fairseq-preprocess writes it beside the data")
     try:
         return kind.load(path)
-    except (RuntimeError, ValueError) as error:
+    except Exception as error:  # fairseq raises nothing more special for bytes that are not UTF-8
         raise UserError(f"{path} is no dictionary of fairseq: {' '.join(str(error).split())}") from None
 
 
 def check_subset(folder: str, subset: str) -> None:
-    """fairseq cannot map an empty file, and says so with a stack trace."""
+    """Say of empty and damaged files in one line what fairseq would say in a stack trace."""
     for path in sorted(Path(folder).glob(f"{glob.escape(subset)}*.bin")):
         if path.stat().st_size == 0:
             raise UserError(f"{path} holds no sentences: was the text that fairseq-preprocess read empty?")
+        if path.with_suffix(".idx").is_file():
+            check_index(path.with_suffix(".idx"), path)
+
+
+@contextlib.contextmanager
+def reading(subset: str) -> Iterator[None]:
+    """The same of what fairseq finds missing while it reads a subset in this block."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UserError(f"{error}: make it with fairseq-preprocess, or name another subset") from None
+    except AssertionError:
+        raise UserError(
+            f"{subset} has not as many source as target sentences: make it again with fairseq-preprocess"
+        ) from None

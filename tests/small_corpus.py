@@ -7,7 +7,9 @@ import torch
 from conftest import PLUGIN, SIZES
 from fairseq import options, tasks, utils
 from fairseq.data import Dictionary, indexed_dataset
+from fairseq.data.iterators import GroupedIterator
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.trainer import Trainer
 
 MODEL = (
     "--arch",
@@ -64,3 +66,20 @@ def train_iterator(cfg, task, epoch: int = 1, num_shards: int = 1, num_workers: 
         epoch=epoch,
         data_buffer_size=cfg.dataset.data_buffer_size,
     )
+
+
+def train_epochs(cfg, task, model, criterion, epochs=(1,), resume=None, save=None) -> Trainer:
+    """fairseq's trainer, from a checkpoint if there is one, through some epochs."""
+    cfg.common.cpu = True
+    trainer = Trainer(cfg, task, model, criterion)
+    if resume is not None:
+        trainer.load_checkpoint(str(resume))
+    for epoch in epochs:
+        iterator = trainer.get_train_iterator(epoch, load_dataset=epoch == epochs[0])
+        trainer.begin_epoch(epoch)
+        for samples in GroupedIterator(iterator.next_epoch_itr(), 1):
+            trainer.train_step(samples)
+    if save is not None:
+        trainer.consolidate_optimizer()
+        trainer.save_checkpoint(str(save), {"train_iterator": iterator.state_dict(), "val_loss": 0.0})
+    return trainer

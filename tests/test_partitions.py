@@ -9,8 +9,9 @@ import pytest
 import torch
 from conftest import preprocess, run
 from fairseq.data import ConcatDataset, PrependTokenDataset, data_utils, indexed_dataset
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from small_corpus import TAU, configure, train_iterator, write_corpus
 
 from lv_fairseq.errors import UserError
 from lv_fairseq.partitions import command, plan
@@ -255,6 +256,11 @@ def test_what_fairseq_preprocess_has_written(tiny, language):
     assert sentences(mapped).lengths.tolist() == [4, 1, 3, 6, 3, 4] * 3
 
 
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
 def show(capsys, *options):
     """What lv-partition prints, as text and as numbers by the name of the row."""
     command.main(list(map(str, options)))
@@ -282,8 +288,7 @@ def test_the_table_holds_the_plan(data, capsys):
     target = sentences(data_utils.load_indexed_dataset(str(data / "train.src-tgt.tgt")))
     source = sentences(data_utils.load_indexed_dataset(str(data / "train.src-tgt.src")))
     orders = {(): np.arange(4000)}
-    with data_utils.numpy_seed(3):
-        orders["--shuffle", "--seed", 3] = np.random.permutation(4000)
+    orders["--shuffle", "--seed", 3] = np.random.default_rng([3, 1]).permutation(4000)
     for options, order in orders.items():
         expected = partition(target, order, 150, SPECIALS, source, 140)
         limits = ("--tau", 150, "--source-tau", 140, "--batch-size", 8)
@@ -299,6 +304,50 @@ def test_the_table_holds_the_plan(data, capsys):
         assert rows["total"][4] == sum(-(-len(part) // 8) for part in parts)
         assert rows["mean"][0] == pytest.approx(4000 / len(parts), abs=0.05)
         assert rows["min"][0] == min(map(len, parts)) and rows["max"][0] == max(map(len, parts))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--reshuffle-partitions", "--seed", 3, "--epoch", 4),
+        ("--sort-window", 7, "--update-freq", "1,3", "--epoch", 2, "--distributed-world-size", 2),
+        ("--reshuffle-partitions", "--update-freq", 2, "--distributed-world-size", 2, "--max-target-positions", 9),
+        ("--source-tau", 35, "--sort-window", 20, "--required-batch-size-multiple", 1, "--batch-size", 5),
+    ],
+)
+def test_it_shows_what_training_does(corpus, capsys, flags):
+    """Partitions, sentences and updates are those of the task's own iterator of the epoch."""
+    settings = dict(zip(flags, flags[1:]))
+    epoch, workers = settings.get("--epoch", 1), settings.get("--distributed-world-size", 1)
+    own = [x for i, x in enumerate(flags) if "--epoch" not in flags[max(i - 1, 0) : i + 1]]  # no flag of fairseq-train
+    own += ["--ddp-backend", "legacy_ddp"] if workers > 1 else []
+    cfg, task, _, _ = configure(corpus, *TAU, 30, *own)
+    iterator = train_iterator(cfg, task, epoch=epoch, num_shards=workers)
+    update_freq = cfg.optimization.update_freq[min(epoch, len(cfg.optimization.update_freq)) - 1]
+    batches = [batch for batch in iterator.frozen_batches if batch[0] >= 0]
+    trained = iterator.dataset.plan.partition_of[np.concatenate(batches)]
+
+    printed, rows = show(capsys, corpus, "--tau", 30, "--max-tokens", 60, "--all", *flags)
+    assert f"partitions: {len(task.pages.plan)}\n" in printed
+    counts = [rows[str(i + 1)][0] for i in range(len(task.pages.plan))]
+    assert counts == np.bincount(trained).tolist() and rows["total"][0] == len(trained)
+    assert rows["total"][4] == len(iterator) / update_freq and len(iterator) % update_freq == 0
+    fillers = len(iterator.frozen_batches) - len(batches)
+    assert (f"\n{fillers} batches that count nothing" in printed) == (fillers > 0)
+
+
+def test_each_shard_is_shown_as_in_its_epoch(corpus, tmp_path, capsys):
+    other = shutil.copytree(corpus, tmp_path / "other")
+    both, flags = f"{corpus}:{other}", ("--tau", "30", "--shuffle")
+    command.main([both, *flags])
+    printed = capsys.readouterr().out
+    assert f"{corpus}: train, src to tgt, shuffled with seed 1 for epoch 1\n" in printed
+    assert f"{other}: train, src to tgt, shuffled with seed 1 for epoch 2\n" in printed
+    command.main([both, *flags, "--epoch", "3"])
+    third = capsys.readouterr().out
+    assert third.startswith(f"{corpus}: train, src to tgt, shuffled with seed 1 for epoch 3\n")
+    assert str(other) not in third
 
 
 def test_only_the_first_and_last_partitions_are_shown(data, capsys):
@@ -331,18 +380,22 @@ def test_more_files_of_the_same_name_are_read_as_well(tiny, tmp_path, capsys):
     assert show(capsys, folder, "--tau", 5)[1]["total"][0] == 36
 
 
-def test_mistakes_are_told_in_one_line(tiny, tmp_path):
-    def refused(*options):
-        with pytest.raises(UserError) as error:
-            command.main(list(map(str, options)))
-        message = str(error.value)
-        assert "\n" not in message
-        return message
+def refused(*options) -> str:
+    """The one line in which lv-partition ends."""
+    with pytest.raises(SystemExit) as end:
+        command.main(list(map(str, options)))
+    assert isinstance(end.value.code, str) and "\n" not in end.value.code
+    return end.value.code
 
+
+def test_mistakes_are_told_in_one_line(tiny, tmp_path):
     assert "--tau must be 1 or more, not 0" in refused(tiny.mmap, "--tau", 0)
     assert "--tau must be 1 or more, not -1" in refused(tiny.mmap, "--tau", -1)
     assert "--source-tau must be 0 or more" in refused(tiny.mmap, "--tau", 9, "--source-tau", -1)
     assert "--max-tokens must be 1 or more" in refused(tiny.mmap, "--tau", 9, "--max-tokens", 0)
+    assert "--update-freq must be 1 or more, not 0" in refused(tiny.mmap, "--tau", 9, "--update-freq", "2,0")
+    assert "--epoch must be 1 or more, not 0" in refused(tiny.mmap, "--tau", 9, "--epoch", 0)
+    assert "--seed must be below 2**32, as for fairseq-train" in refused(tiny.mmap, "--tau", 9, "--seed", 2**40)
     assert "no data folder nowhere" in refused("nowhere", "--tau", 9)
     assert "no data folder nowhere" in refused(f"{tiny.mmap}:nowhere", "--tau", 9)
     assert "fairseq-preprocess" in refused(tmp_path, "--tau", 9)
@@ -352,6 +405,8 @@ def test_mistakes_are_told_in_one_line(tiny, tmp_path):
 
     folder = shutil.copytree(tiny.mmap, tmp_path / "copy")
     (folder / "dict.tgt.txt").write_text("no numbers\n")
+    assert "dict.tgt.txt is no dictionary" in refused(folder, "--tau", 9)
+    (folder / "dict.tgt.txt").write_bytes("gr\xfc\xdfe 3\n".encode("latin-1"))
     assert "dict.tgt.txt is no dictionary" in refused(folder, "--tau", 9)
     (folder / "dict.tgt.txt").unlink()
     assert "no dictionary" in refused(folder, "--tau", 9)
@@ -369,3 +424,51 @@ def test_mistakes_are_told_in_one_line(tiny, tmp_path):
     for language in ("src", "tgt"):
         write(folder / f"few.src-tgt.{language}", [[4, 5, 2]], np.uint16)
     assert "none of the 1 sentences" in refused(folder, "--tau", 9, "--train-subset", "few", "--max-tokens", 2)
+    write(folder / "few.src-tgt.src", [[4, 5, 2]] * 2, np.uint16)
+    assert "few has not as many source as target" in refused(folder, "--tau", 9, "--train-subset", "few")
+
+
+@pytest.mark.parametrize("kind", ["mmap", "cached"])
+def test_a_damaged_index_is_told_in_one_line(tiny, tmp_path, kind, capfd):
+    folder = shutil.copytree(getattr(tiny, kind), tmp_path / "copy")
+    path = folder / "train.src-tgt.tgt.idx"
+    whole, data = path.read_bytes(), path.with_suffix(".bin").read_bytes()
+    header = 26 if kind == "mmap" else 48
+    damaged = [whole[:length] for length in (0, 5, 9, 12, header - 1, header, header + 5, len(whole) - 1)]
+    damaged += [whole + b"more", b"something else" * 9, b"\0" * len(whole), b"X" + whole[1:]]
+    damaged += [whole[:9] + b"\xff" * (len(whole) - 9), whole[:header] + b"\xff" * (len(whole) - header)]
+    damaged += [whole[:header] + b"\x7f" * (len(whole) - header), whole[: header - 8] + b"\xff" * 8 + whole[header:]]
+    for content in damaged:
+        path.write_bytes(content)
+        line = refused(folder, "--tau", 9)
+        assert f"{path} cannot be read, make it again with fairseq-preprocess" in line
+    path.write_bytes(whole)
+    path.with_suffix(".bin").write_bytes(data[:-3])
+    assert f"{path} cannot be read" in refused(folder, "--tau", 9)
+    path.with_suffix(".bin").write_bytes(data)
+    command.main([str(folder), "--tau", "9"])
+    assert "Traceback" not in capfd.readouterr().err  # nor from what is left behind
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@given(place=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255), kind=st.sampled_from(["mmap", "cached"]))
+def test_whatever_byte_of_an_index_is_wrong_there_is_no_stack_trace(tiny, tmp_path, place, byte, kind):
+    folder = shutil.copytree(getattr(tiny, kind), tmp_path / kind, dirs_exist_ok=True)
+    path = folder / "train.src-tgt.tgt.idx"
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] = byte
+    path.write_bytes(content)
+    try:
+        command.main([str(folder), "--tau", "9"])
+    except SystemExit as end:
+        assert isinstance(end.code, str) and "\n" not in end.code
+
+
+def test_training_tells_of_a_damaged_index_in_one_line_too(corpus, tmp_path):
+    folder = shutil.copytree(corpus, tmp_path / "copy")
+    path = folder / "train.src-tgt.src.idx"
+    path.write_bytes(path.read_bytes()[:-1])
+    for flags in ((), (*TAU, 30)):
+        _, task, _, _ = configure(folder, *flags)
+        with pytest.raises(UserError, match="train.src-tgt.src.idx cannot be read, make it again"):
+            task.load_dataset("train", combine=True)

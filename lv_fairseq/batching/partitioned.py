@@ -11,7 +11,6 @@ from fairseq.data import BaseWrapperDataset
 
 from lv_fairseq.batching.look_ahead import sorted_look_ahead
 from lv_fairseq.partitions import PartitionPlan, Sentences, partition
-from lv_fairseq.partitions.sentences import sentences
 
 
 class PartitionedDataset(BaseWrapperDataset):
@@ -85,34 +84,34 @@ class PartitionedDataset(BaseWrapperDataset):
 
 def in_partitions(
     dataset,
+    targets: Sentences,
+    sources: Sentences,
     flags,
     specials: int,
     seed: int,
     epoch: int,
     workers: int,
-    read: Callable[..., Sentences] = sentences,
     progress: Optional[Callable[[int], None]] = None,
 ) -> PartitionedDataset:
     """The training corpus as it is trained in an epoch. Training and ``lv-partition`` both ask here.
 
     Args:
         dataset: fairseq's dataset of sentence pairs
+        targets, sources: its sentences
         flags: tau, source_tau, reshuffle_partitions, sort_window and update_freq
         specials: how many special symbols both dictionaries begin with
         workers: how many processes share an update
-        read: makes flat arrays of one side of the dataset
         progress: is told now and then how many sentences are in partitions
     """
     order = np.arange(len(dataset))
     if flags.reshuffle_partitions:
         order = np.random.default_rng([seed, epoch]).permutation(order)
-    targets = read(dataset.tgt)
     plan = partial(
         partition,
         targets,
         tau=flags.tau,
         specials=range(specials),
-        source=read(dataset.src),
+        source=sources,
         source_tau=flags.source_tau,
         progress=progress,
     )

@@ -32,7 +32,9 @@ def meet_every_optimizer(meet: Callable[[torch.optim.Optimizer], None]) -> None:
 
     def build_and_meet(*args, **kwargs):
         optimizer = build(*args, **kwargs)
-        meet(optimizer.optimizer)
+        # --optimizer composite holds one for each group of parameters, and is none itself, whatever its class says
+        for part in getattr(optimizer, "optimizers", {"all": optimizer}).values():
+            meet(part.optimizer)
         return optimizer
 
     optim.build_optimizer = build_and_meet

@@ -9,19 +9,18 @@ from typing import List, Optional, Sequence
 
 import numpy as np
 from fairseq import utils
-from fairseq.data import Dictionary, LanguagePairDataset, data_utils
+from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.tasks.translation import load_langpair_dataset
 from tqdm import tqdm
 
 from lv_fairseq import fairseq_patches
-from lv_fairseq.batching.look_ahead import sorted_look_ahead
-from lv_fairseq.data_folder import check_shards, check_subset, languages, load_dictionary
+from lv_fairseq.batching.partitioned import in_partitions
+from lv_fairseq.data_folder import check_shards, check_subset, languages, load_dictionary, reading
 from lv_fairseq.errors import UserError, command
-from lv_fairseq.partitions.plan import PartitionPlan, Sentences, partition
+from lv_fairseq.partitions.plan import Sentences
 from lv_fairseq.partitions.sentences import sentences
 
 SHOWN = 5  # first and last partitions in the table
-BATCH_MULTIPLE = 8  # fairseq-train's --required-batch-size-multiple
 
 
 def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
@@ -45,23 +44,49 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add(
         "--max-target-positions", type=int, default=1024, metavar="N", help="leave longer sentences out (default: 1024)"
     )
-    add("--shuffle", action="store_true", help="random order in place of the order of the corpus")
+    add(
+        *("--shuffle", "--reshuffle-partitions"),
+        action="store_true",
+        dest="reshuffle_partitions",
+        help="random order in place of the order of the corpus",
+    )
     add("--seed", type=int, default=1, metavar="N", help="for --shuffle (default: 1)")
+    add(
+        "--epoch",
+        type=int,
+        metavar="N",
+        help="for --shuffle, --update-freq and shards (default: the first of each shard)",
+    )
+    add("--sort-window", type=int, default=0, metavar="N", help="sentences sorted by length together (default: all)")
+    add("--update-freq", type=numbers, default=[1], metavar="N,...", help="batches of an update, by epoch (default: 1)")
+    add("--distributed-world-size", type=int, default=1, metavar="N", help="workers that share an update (default: 1)")
+    add("--required-batch-size-multiple", type=int, default=8, metavar="N", help="as for fairseq-train (default: 8)")
     add("--all", action="store_true", help=f"show every partition, not only the first and last {SHOWN}")
     args = parser.parse_args(argv)
-    least = dict(
-        tau=1, source_tau=0, max_tokens=1, batch_size=1, max_source_positions=1, max_target_positions=1, seed=0
-    )
-    for name, value in least.items():
-        if getattr(args, name) is not None and getattr(args, name) < value:
-            raise UserError(f"--{name.replace('_', '-')} must be {value} or more, not {getattr(args, name)}")
+    check(args)
     return args
+
+
+def numbers(text: str) -> List[int]:
+    return [int(x) for x in text.split(",")]
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse numbers that make no sense, or that fairseq-train would refuse."""
+    may_be_zero = ("source_tau", "sort_window", "seed")
+    for name, value in vars(args).items():
+        least = 0 if name in may_be_zero else 1
+        for number in value if isinstance(value, list) else [value]:
+            if type(number) is int and number < least:
+                raise UserError(f"--{name.replace('_', '-')} must be {least} or more, not {number}")
+    if args.seed + (args.epoch or 1) >= 2**32:  # fairseq adds them, and numpy takes no more
+        raise UserError(f"--seed must be below 2**32, as for fairseq-train, not {args.seed}")
 
 
 def load(folder: str, subset: str, source: str, target: str, dictionaries: Sequence[Dictionary]) -> LanguagePairDataset:
     """The sentence pairs that fairseq-train reads: train, and train1, train2, ... if they are there."""
     check_subset(folder, subset)
-    try:
+    with reading(subset):
         pairs = load_langpair_dataset(
             folder,
             subset,
@@ -77,10 +102,6 @@ def load(folder: str, subset: str, source: str, target: str, dictionaries: Seque
             max_source_positions=sys.maxsize,
             max_target_positions=sys.maxsize,
         )
-    except FileNotFoundError as error:
-        raise UserError(f"{error}: make it with fairseq-preprocess, or name another --train-subset") from None
-    except (AssertionError, ValueError) as error:  # an index of another format
-        raise UserError(f"{folder} cannot be read, make it again with fairseq-preprocess: {error}") from None
     if pairs.tgt is None:
         raise UserError(f"{folder} holds no target sentences of {subset}: make them with fairseq-preprocess")
     return pairs
@@ -94,26 +115,6 @@ def flat(dataset, what: str) -> Sentences:
 def progress_bar(total: int, what: str) -> tqdm:
     """Is drawn on a terminal only, and only if the work takes more than a second."""
     return tqdm(total=total, desc=what, unit=" sentences", unit_scale=True, leave=False, delay=1, disable=None)
-
-
-def updates(
-    plan: PartitionPlan, lengths: np.ndarray, max_tokens: Optional[int], batch_size: Optional[int]
-) -> List[int]:
-    """Batches of each partition if its sentences are sorted by length; ``lengths`` is (sentences x 2)."""
-    longest = lengths.max(axis=1)
-    result = []
-    for begin, end in zip(plan.bounds[:-1], plan.bounds[1:]):
-        numbers = sorted_look_ahead(plan.order[begin:end], lengths, window=end - begin)
-        batches = data_utils.batch_by_size(
-            numbers,
-            num_tokens_fn=None,
-            num_tokens_vec=longest[numbers],
-            max_tokens=max_tokens,
-            max_sentences=batch_size,
-            required_batch_size_multiple=BATCH_MULTIPLE,
-        )
-        result.append(len(batches))
-    return result
 
 
 def table(columns: dict, totals: dict, everything: bool) -> str:
@@ -140,48 +141,63 @@ def different(sets: Sequence[np.ndarray], specials: Sequence[int]) -> int:
     return int(used.sum()) - len(specials)
 
 
-def report(folder: str, args: argparse.Namespace, source: str, target: str, dictionaries: Sequence[Dictionary]) -> str:
-    """What is to be said of one shard."""
-    pairs = load(folder, args.train_subset, source, target, dictionaries)
-    sides = flat(pairs.src, source), flat(pairs.tgt, target)
-    lengths = np.stack([side.lengths for side in sides], axis=1)  # (sentences x 2)
-    limits = np.array([args.max_source_positions, args.max_target_positions])
-    limits = limits if args.max_tokens is None else np.minimum(limits, args.max_tokens)
-    with data_utils.numpy_seed(args.seed):
-        order = np.random.permutation(len(lengths)) if args.shuffle else np.arange(len(lengths))
-    order = order[(lengths[order] <= limits).all(axis=1)]
-    if len(order) == 0:
-        raise UserError(f"{folder}: none of the {len(lengths):,} sentences is within the limits of length")
-
-    specials = range(dictionaries[1].nspecial)
-    with progress_bar(len(order), "partitions") as bar:
+def cut(pairs: LanguagePairDataset, args: argparse.Namespace, specials: int, epoch: int) -> tuple:
+    """What training makes of a corpus: the dataset in partitions, its batches, and how many sentences are too long."""
+    targets, sources = flat(pairs.tgt, "target sentences"), flat(pairs.src, "source sentences")
+    with progress_bar(len(pairs), "partitions") as bar:
         advance = lambda done: bar.update(done - bar.n)
-        try:
-            plan = partition(sides[1], order, args.tau, specials, sides[0], args.source_tau, advance)
-        except UserError as error:
-            raise UserError(f"{folder}: {error}") from None
+        workers = args.distributed_world_size
+        parts = in_partitions(pairs, targets, sources, args, specials, args.seed, epoch, workers, advance)
+        limits = utils.resolve_max_positions((args.max_source_positions, args.max_target_positions), args.max_tokens)
+        order, too_long = parts.filter_indices_by_size(parts.ordered_indices(), limits)
+        if len(order) == 0:
+            raise UserError(f"none of the {len(pairs):,} sentences is within the limits of length")
+        batches = parts.batch_by_size(
+            order,
+            max_tokens=args.max_tokens,
+            max_sentences=args.batch_size,
+            required_batch_size_multiple=args.required_batch_size_multiple,
+        )
+    return parts, batches, len(too_long)
 
+
+def report(
+    folder: str, args: argparse.Namespace, source: str, target: str, dictionaries: Sequence[Dictionary], epoch: int
+) -> str:
+    """What is to be said of one shard."""
+    specials = range(dictionaries[1].nspecial)
+    pairs = load(folder, args.train_subset, source, target, dictionaries)
+    try:
+        dataset, batches, left_out = cut(pairs, args, len(specials), epoch)
+    except UserError as error:
+        raise UserError(f"{folder}: {error}") from None
+    plan = dataset.plan
     parts = [plan.order[begin:end] for begin, end in zip(plan.bounds[:-1], plan.bounds[1:])]
     columns = {
         "sentences": [len(part) for part in parts],
-        "target tokens": [int(lengths[part, 1].sum()) for part in parts],
+        "target tokens": [int(pairs.tgt_sizes[part].sum()) for part in parts],
         "target words": [len(words) - len(specials) for words in plan.target_words],
         "source words": [len(words) - len(specials) for words in plan.source_words],
     }
     if args.max_tokens is not None or args.batch_size is not None:
-        columns["updates"] = updates(plan, lengths, args.max_tokens, args.batch_size)
+        columns["updates"] = (np.bincount(dataset.partitions_of(batches)) // dataset.group).tolist()
     totals = {name: sum(column) for name, column in columns.items()}
     totals["target words"] = different(plan.target_words, specials)
     totals["source words"] = different(plan.source_words, specials)
 
-    left_out = len(lengths) - len(order)
-    how = f"shuffled with seed {args.seed}" if args.shuffle else "in the order of the corpus"
+    how = (
+        f"shuffled with seed {args.seed} for epoch {epoch}"
+        if args.reshuffle_partitions
+        else "in the order of the corpus"
+    )
     source_limit = f"{args.source_tau:,}" if args.source_tau else "any number of"
+    fillers = sum(batch[0] < 0 for batch in batches)
     lines = [
         f"{folder}: {args.train_subset}, {source} to {target}, {how}",
         f"at most {args.tau:,} target words and {source_limit} source words a partition",
         f"dictionaries: {len(dictionaries[1]):,} target and {len(dictionaries[0]):,} source words",
         *([f"{left_out:,} sentences left out: too long"] if left_out else []),
+        *([f"{fillers:,} batches that count nothing, to fill up updates of {dataset.group}"] if fillers else []),
         f"partitions: {len(plan):,}",
     ]
     return "\n".join([*lines, "", table(columns, totals, args.all)])
@@ -197,9 +213,13 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     source, target = languages(shards[0], args.source_lang, args.target_lang)
     check_shards(shards, source, target)
     dictionaries = [load_dictionary(os.path.join(shards[0], f"dict.{name}.txt")) for name in (source, target)]
-    for i, folder in enumerate(shards):
+    for folder in shards:
         languages(folder, source, target)
-        print(("\n" if i > 0 else "") + report(folder, args, source, target, dictionaries), flush=True)
+    # fairseq trains a shard an epoch, in turn
+    epochs = range(1, 1 + len(shards)) if args.epoch is None else [args.epoch]
+    for i, epoch in enumerate(epochs):
+        folder = shards[(epoch - 1) % len(shards)]
+        print(("\n" if i > 0 else "") + report(folder, args, source, target, dictionaries, epoch), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,13 @@ from fairseq.tasks.translation import TranslationTask
 from lv_fairseq.batching.epochs import PartitionedIterator
 from lv_fairseq.batching.look_ahead import LookAheadDataset
 from lv_fairseq.batching.partitioned import in_partitions
-from lv_fairseq.data_folder import check_subset, load_dictionary
+from lv_fairseq.data_folder import check_subset, load_dictionary, reading
 from lv_fairseq.decoding import Decoding
 from lv_fairseq.errors import UserError
 from lv_fairseq.generation import OpenDictionary
 from lv_fairseq.models.rnnsearch import RNNSearchModel
 from lv_fairseq.page_turner import PageTurner
+from lv_fairseq.partitions.sentences import sentences
 from lv_fairseq.task_config import LVTranslationConfig, check
 from lv_fairseq.word_tables import WordTable, need_tables
 
@@ -76,12 +77,11 @@ class LVTranslationTask(TranslationTask):
         return load_dictionary(filename, OpenDictionary)
 
     def load_dataset(self, split, epoch=1, combine=False, **kwargs):
-        for folder in utils.split_paths(self.cfg.data):
-            check_subset(folder, split)
-        try:
+        if split not in self.datasets:  # all shards, before any is trained
+            for folder in utils.split_paths(self.cfg.data):
+                check_subset(folder, split)
+        with reading(split):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
-        except FileNotFoundError as error:
-            raise UserError(f"{error}: make it with fairseq-preprocess, or name another subset") from None
         if split != self.cfg.train_subset:
             self.decoding.read_source_text(self.datasets[split].src)
         if self.cfg.sort_window > 0 and not self.cfg.tau and split == self.cfg.train_subset:
@@ -121,7 +121,8 @@ class LVTranslationTask(TranslationTask):
         """fairseq's `get_batch_iterator`, with partitions kept together. Only the latest iterator is remembered."""
         kept, self._iterator = self._iterator, None
         if kept is None or kept.dataset.dataset is not dataset or not kept.dataset.every_epoch:
-            parts = in_partitions(dataset, self.cfg, self.tgt_dict.nspecial, seed, epoch, num_shards)
+            sides = sentences(dataset.tgt), sentences(dataset.src)
+            parts = in_partitions(dataset, *sides, self.cfg, self.tgt_dict.nspecial, seed, epoch, num_shards)
             indices = parts.ordered_indices()
             if max_positions is not None:
                 indices = self.filter_indices_by_size(indices, parts, max_positions, ignore_invalid_inputs)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from typing import Dict, Iterator, Tuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lv_fairseq.errors import UserError
@@ -18,8 +18,9 @@ def carry_rows(optimizer: Optimizer) -> None:
     From then on, turning a page moves the statistics too, the optimiser's ``state_dict`` holds those of all words, and
     ``load_state_dict`` takes such a one. An optimiser that is made anew for the same parameters replaces the old one.
     """
-    for parameter in paged(optimizer):
-        check(optimizer, parameter)
+    for number, parameter in enumerate(paged(optimizer)):
+        if number == 0:
+            check(optimizer)
         host: HostRows = parameter.host
         host.optimizer_state = lambda parameter=parameter: optimizer.state.get(parameter, {})
         # Most optimisers begin at the first step, with zeros; Adagrad begins at once, with any one value.
@@ -32,27 +33,44 @@ def carry_rows(optimizer: Optimizer) -> None:
 
 
 def paged(optimizer: Optimizer) -> Iterator[nn.Parameter]:
+    for _, parameter in paged_groups(optimizer):
+        yield parameter
+
+
+def paged_groups(optimizer: Optimizer) -> Iterator[Tuple[Dict, nn.Parameter]]:
+    """The parameters with pages, each with the group of settings it is in."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if hasattr(parameter, "host"):
-                yield parameter
+                yield group, parameter
 
 
-def check(optimizer: Optimizer, parameter: nn.Parameter) -> None:
-    """Refuse an optimiser that keeps something else than numbers and row-shaped statistics."""
+def first_step(optimizer: Optimizer, gradient: float = 1.0, **settings) -> Tuple[Tensor, Dict]:
+    """What this optimiser makes of a new parameter of 5 x 3 ones in one step, and what it keeps of it."""
+    group, like = next(paged_groups(optimizer))
+    parameter = nn.Parameter(torch.ones(5, 3, device=like.device))
+    parameter.grad = torch.full_like(parameter, gradient)
+    probe = copy.copy(optimizer)
+    probe.state = defaultdict(dict)
+    probe.param_groups = [{**group, **settings, "params": [parameter]}]
+    probe.step()
+    return parameter.detach(), probe.state[parameter]
+
+
+def what_it_keeps(optimizer: Optimizer) -> Tuple[Tensor, Dict]:
+    """A parameter with a page and what this optimiser keeps of it; before the first step, of one like it."""
+    parameter = next(paged(optimizer))
     state = optimizer.state.get(parameter)
-    if not state:  # look at what it makes in one step
-        parameter = nn.Parameter(torch.zeros(5, 3))
-        parameter.grad = torch.ones(5, 3)
-        probe = copy.copy(optimizer)
-        probe.state = defaultdict(dict)
-        probe.param_groups = [{**optimizer.param_groups[0], "params": [parameter]}]
-        probe.step()
-        state = probe.state[parameter]
+    return (parameter, state) if state else first_step(optimizer)
+
+
+def check(optimizer: Optimizer) -> None:
+    """Refuse an optimiser that keeps something else than numbers and row-shaped statistics."""
+    values, state = what_it_keeps(optimizer)
     for name, value in state.items():
-        if torch.is_tensor(value) and value.dim() and not has_rows_of(value, parameter):
+        if torch.is_tensor(value) and value.dim() and not has_rows_of(value, values):
             raise UserError(
-                f"this optimiser keeps {name} of shape {tuple(value.shape)} for a table of {tuple(parameter.shape)}, "
+                f"this optimiser keeps {name} of shape {tuple(value.shape)} for a table of {tuple(values.shape)}, "
                 "not a row for each word: with --tau take another one, such as adam, adadelta, adagrad, nag or sgd"
             )
 
