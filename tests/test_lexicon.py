@@ -4,6 +4,7 @@ import math
 import os
 import pickle
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -601,8 +602,9 @@ def test_stopping_a_build_stops_the_aligner_and_leaves_nothing(parallel, tmp_pat
     process = subprocess.Popen([str(BIN / command[0]), *map(str, command[1:])], stderr=subprocess.PIPE)
     wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     process.terminate()
-    process.communicate(timeout=30)
-    assert process.returncode != 0 and list((tmp_path / "out").iterdir()) == []
+    said = process.communicate(timeout=30)[1].decode().splitlines()
+    assert process.returncode == 128 + signal.SIGTERM and list((tmp_path / "out").iterdir()) == []
+    assert said[-1] == "stopped by SIGTERM: nothing was written" and "Traceback" not in "".join(said)
     wait_for(lambda: not running(int((tmp_path / "pid").read_text())))
 
 

@@ -5,7 +5,7 @@ import os
 import time
 from itertools import zip_longest
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -52,13 +52,16 @@ def threads(text: str) -> int:
     return int(text)
 
 
+Add = Callable[..., argparse.Action]
+
+
 def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="lv-lexicon", description="Makes, converts and looks into lexicons: likely translations of source words."
     )
     commands = parser.add_subparsers(required=True, metavar="{build,convert,inspect,coverage}")
 
-    def command(name: str, run, help: str, description: str):
+    def command(name: str, run, help: str, description: str) -> Add:
         new = commands.add_parser(name, help=help, description=description)
         new.set_defaults(run=run)
         return new.add_argument
@@ -69,6 +72,35 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         "from parallel text, with a word aligner",
         "Aligns the words of two texts with fast_align and writes the most likely translations of each source word.",
     )
+    build_flags(add)
+    add = command(
+        "convert",
+        convert_command,
+        "between lexicons and tables of other programs",
+        "Reads and writes lexicons, fast_align's tables, lex files of Moses, shortlists of Marian, vmaps of "
+        "CTranslate2 and tab-separated text.",
+    )
+    convert_flags(add)
+    add = command(
+        "inspect",
+        inspect_command,
+        "what is in a lexicon",
+        "Reads the whole lexicon, to see if it is damaged, and shows its size and how it was made; for words, their "
+        "translations with probabilities.",
+    )
+    inspect_flags(add)
+    add = command(
+        "coverage",
+        coverage_command,
+        "how many reference words candidate lists would hold",
+        "For a grid of K (most frequent target words) and K' (lexicon entries for each source word): the share of the "
+        "reference words that are in the candidate lists of their sentences, and how long these lists are.",
+    )
+    coverage_flags(add)
+    return parser.parse_args(argv)
+
+
+def build_flags(add: Add) -> None:
     add("--source", type=Path, required=True, metavar="FILE", help="source text, tokenised, one sentence a line")
     add("--target", type=Path, required=True, metavar="FILE", help="target text, the same number of lines")
     add("--out", type=Path, required=True, metavar="PATH", help="the lexicon to write")
@@ -103,13 +135,8 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add("--source-dict", type=Path, metavar="FILE", help="fairseq's dictionary, to notice later if a model has another")
     add("--target-dict", type=Path, metavar="FILE", help="the same for the target language")
 
-    add = command(
-        "convert",
-        convert_command,
-        "between lexicons and tables of other programs",
-        "Reads and writes lexicons, fast_align's tables, lex files of Moses, shortlists of Marian, vmaps of "
-        "CTranslate2 and tab-separated text.",
-    )
+
+def convert_flags(add: Add) -> None:
     add("input", type=Path, metavar="IN", help="the file to read")
     add("--out", type=Path, required=True, metavar="OUT", help="the file to write")
     add("--from", dest="origin", choices=KINDS, help="format of IN (default: is recognised)")
@@ -121,24 +148,14 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         help="translations to keep of a source word (default: all)",
     )
 
-    add = command(
-        "inspect",
-        inspect_command,
-        "what is in a lexicon",
-        "Reads the whole lexicon, to see if it is damaged, and shows its size and how it was made; for words, their "
-        "translations with probabilities.",
-    )
+
+def inspect_flags(add: Add) -> None:
     add("lexicon", type=Path, metavar="PATH", help="a lexicon, or a table that convert can read")
     add("words", nargs="*", metavar="WORD", help="source words to look up")
     add("--most", type=at_least_one, default=20, metavar="N", help="translations to show of a word (default: 20)")
 
-    add = command(
-        "coverage",
-        coverage_command,
-        "how many reference words candidate lists would hold",
-        "For a grid of K (most frequent target words) and K' (lexicon entries for each source word): the share of the "
-        "reference words that are in the candidate lists of their sentences, and how long these lists are.",
-    )
+
+def coverage_flags(add: Add) -> None:
     add("lexicon", type=Path, metavar="PATH", help="a lexicon")
     add("--source", type=Path, required=True, metavar="FILE", help="source text, tokenised, one sentence a line")
     add("--target", type=Path, required=True, metavar="FILE", help="its reference translation")
@@ -153,7 +170,6 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         help="fairseq's dictionary of the model: its most frequent words, and no word outside it (default: the words "
         "of the text that the lexicon was built from)",
     )
-    return parser.parse_args(argv)
 
 
 def build_command(args: argparse.Namespace) -> None:
