@@ -1,9 +1,10 @@
-"""Files that appear whole or not at all, and folders that do not stay.
+"""Files that appear whole or not at all, folders that do not stay, and texts.
 
 Their names are not to be guessed, and are known before anything of that name is there: an exception, such as the one
 that `signals_as_exit` makes of a signal, finds what to remove at any moment. Only SIGKILL leaves something behind.
 """
 
+import errno
 import os
 import secrets
 import shutil
@@ -13,6 +14,26 @@ from pathlib import Path
 from typing import BinaryIO, Iterator
 
 from lv_fairseq.errors import UserError
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A file, a pipe or a terminal to read; an OSError for others: some devices have no end."""
+    file = open(path, "rb")
+    mode = os.fstat(file.fileno()).st_mode
+    if (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)) and not file.isatty():
+        file.close()
+        raise OSError(errno.EINVAL, "it is a device", str(path))
+    return file
+
+
+def open_text(path: Path) -> BinaryIO:
+    """The same without the mark that some programs put at the start of UTF-8: it is part of no word."""
+    file = open_file(path)
+    if file.peek(len(BYTE_ORDER_MARK)).startswith(BYTE_ORDER_MARK):
+        file.read(len(BYTE_ORDER_MARK))
+    return file
 
 
 @contextmanager

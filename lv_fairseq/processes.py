@@ -1,4 +1,4 @@
-"""Child processes that never outlive us, and signals that end a command in one line.
+"""Child processes that never outlive us, signals that end a command in one line, and what it prints.
 
 - However we end in an orderly way, by an exception or by a signal inside `signals_as_exit`, `end` ends the child and
   all of its session: also what a wrapper script or a launcher has started.
@@ -168,6 +168,25 @@ def signals_as_exit(result: str = "") -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """For a command that prints its result: it ends in silence if the reader does, as `head`, in one line if what it
+    prints cannot be written, and writes characters that the reader's encoding does not have as escapes."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would try once more
+        raise UserError(f"cannot print the result: {error.strerror or error}") from None
 
 
 class StoppedError(SystemExit):

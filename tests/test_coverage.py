@@ -59,6 +59,12 @@ def test_only_a_line_feed_ends_a_line_and_any_white_space_a_word(tmp_path):
     assert (counts.sentences, counts.tokens) == (2, 6)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_word(tmp_path):
+    text = tmp_path / "text"
+    text.write_bytes("\ufeffa b a\n".encode())
+    assert count_words(text).words == {"a": 2, "b": 1}
+
+
 def test_progress_adds_up_to_the_size_of_the_file(tmp_path):
     text = tmp_path / "text"
     text.write_text("one two\n" * 25000)
@@ -74,12 +80,15 @@ def test_progress_adds_up_to_the_size_of_the_file(tmp_path):
         (b"\n \n", "holds no words"),
         (b"a\n" * 20000 + b"b \xff\n", "line 20001: not UTF-8"),
         (None, "No such file"),
+        ("/dev/zero", "a device"),
     ],
 )
 def test_a_bad_text_ends_in_one_line(tmp_path, capsys, content, message):
     text = tmp_path / "text"
-    if content is not None:
+    if isinstance(content, bytes):
         text.write_bytes(content)
+    elif content is not None:
+        text.symlink_to(content)
     with pytest.raises(SystemExit) as error:
         main([str(text)])
     assert message in str(error.value) and str(text) in str(error.value) and "\n" not in str(error.value)

@@ -4,6 +4,7 @@ import math
 import os
 import pickle
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lv_fairseq import Lexicon, UserError
+from lv_fairseq.alignment import write_corpus
 from lv_fairseq.errors import UnusableFileError
 from lv_fairseq.fingerprint import dictionary_words, fingerprint
 from lv_fairseq.lexicon import formats
@@ -325,6 +327,66 @@ def test_keys_that_a_format_cannot_hold_are_counted(tmp_path):
     assert (tmp_path / "lex.e2f").read_text(encoding="utf-8") == "Haus house 1\n"
 
 
+@pytest.mark.parametrize("kind", ["moses", "vmap"])
+def test_target_words_that_a_format_cannot_hold_are_counted(kind, tmp_path, capsys):
+    lines = ["a\tzwei Wörter\t0.5", "a\teins\t0.25", "b\tnur zwei\t0.5", "c\tdrei\t0.5"]
+    (tmp_path / "in").write_text("source\ttarget\tprobability\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    main(["convert", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--to", kind])
+    assert f"2 entries for 2 source words, 1 keys and 1 translations left out that {kind}" in capsys.readouterr().out
+    main(["convert", str(tmp_path / "out"), "--out", str(tmp_path / "again"), "--from", kind])
+    lexicon = Lexicon.load(tmp_path / "again")
+    assert list(lexicon.keys) == ["a", "c"] and lexicon.best("a") == "eins" and lexicon.best("c") == "drei"
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_a_byte_order_mark_is_no_part_of_a_word(kind, tmp_path, capsys):
+    (tmp_path / "in").write_text("\ufeff" + TEXTS[kind], encoding="utf-8")
+    (tmp_path / "plain").write_text(TEXTS[kind], encoding="utf-8")
+    for name in ("in", "plain"):
+        main(["convert", str(tmp_path / name), "--out", str(tmp_path / f"{name}.lexicon")])
+    assert answers(tmp_path / "in.lexicon") == answers(tmp_path / "plain.lexicon")
+
+
+def test_a_byte_order_mark_in_texts_and_dictionaries(tmp_path, capsys):
+    mark = "\ufeff".encode()
+    for name, text in (("src", b"a b\nb a\n"), ("tgt", b"x y\ny x\n")):
+        (tmp_path / name).write_bytes(mark + text)
+    counts = write_corpus(tmp_path / "src", tmp_path / "tgt", tmp_path / "corpus")
+    assert counts.source_counts == {"a": 2, "b": 2} and counts.target_counts == {"x": 2, "y": 2}
+    lexicon_of({"a": {"x": 0.5}}, target_counts={b"x": 2, b"y": 1}).save(tmp_path / "lexicon")
+    files = ["--source", str(tmp_path / "src"), "--target", str(tmp_path / "tgt")]
+    main(["coverage", str(tmp_path / "lexicon"), *files, "--frequent", "0", "--per-word", "1"])
+    assert capsys.readouterr().out.splitlines()[4].split() == ["0", "50.00", "%"]
+    (tmp_path / "dict").write_bytes(mark + b"x 2\ny 1\n")
+    with pytest.raises(UserError, match="byte order mark"):
+        dictionary_words(tmp_path / "dict")
+
+
+@pytest.mark.parametrize("number", ["9" * 23, "9" * 5000, "-1", "1.5", "²", ""])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "coverage x --source a --target b --per-word=N",
+        "coverage x --source a --target b --frequent=5,N",
+        "inspect x --most=N",
+        "convert x --out y --max-per-word=N",
+        "build --source a --target b --out c --max-per-word=N",
+        "build --source a --target b --out c --iterations=N",
+        "build --source a --target b --out c --threads=N",
+    ],
+)
+def test_numbers_that_are_none_or_too_large_are_refused(command, number, capsys):
+    with pytest.raises(SystemExit) as error:
+        main(command.replace("N", number).split())
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert error.value.code == 2 and ("must be" in last or "is not a list of numbers" in last) and len(last) < 200
+
+
+def test_more_entries_than_there_are_means_all(tmp_path):
+    lexicon = lexicon_of({"a": {"b": 0.5, "c": 0.25}})
+    assert lexicon.candidates(["a"], 10**23) == ["b", "c"] and len(lexicon.limited_to(10**23).targets) == 2
+
+
 def test_the_empty_word_of_aligners_and_impossible_pairs_are_left_out(tmp_path):
     (tmp_path / "table").write_text("<eps>\tx\t-1\na\t<eps>\t-2\na\tb\t-3\na\tc\t-inf\n")
     (tmp_path / "lex").write_text("x NULL 0.5\nNULL a 0.5\nb a 0.25\nc a 0.0000000\n")
@@ -346,6 +408,10 @@ def test_the_empty_word_of_aligners_and_impossible_pairs_are_left_out(tmp_path):
         ("moses", b"a b 0.5\na b 7\n", 2, "probability"),
         ("tsv", b"source\ttarget\tprobability\na\tb\t-3\n", 2, "probability"),
         ("vmap", b"a\tb c\nd e\n", 2, "one tab"),
+        ("fast_align", b"a\tb\t-1\n\tc\t-1\n", 2, "two words"),
+        ("fast_align", b"a\tb\t-1\na\t\t-1\n", 2, "two words"),
+        ("tsv", b"source\ttarget\tprobability\n\tb\t0.5\n", 2, "two words"),
+        ("tsv", b"source\ttarget\tprobability\na\t\t0.5\n", 2, "two words"),
     ],
 )
 def test_a_damaged_text_is_named_with_its_line(kind, text, line, what, tmp_path, monkeypatch):
@@ -536,9 +602,58 @@ def test_stopping_a_build_stops_the_aligner_and_leaves_nothing(parallel, tmp_pat
     process = subprocess.Popen([str(BIN / command[0]), *map(str, command[1:])], stderr=subprocess.PIPE)
     wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     process.terminate()
-    process.communicate(timeout=30)
-    assert process.returncode != 0 and list((tmp_path / "out").iterdir()) == []
+    said = process.communicate(timeout=30)[1].decode().splitlines()
+    assert process.returncode == 128 + signal.SIGTERM and list((tmp_path / "out").iterdir()) == []
+    assert said[-1] == "stopped by SIGTERM: nothing was written" and "Traceback" not in "".join(said)
     wait_for(lambda: not running(int((tmp_path / "pid").read_text())))
+
+
+@pytest.mark.parametrize(
+    "flags, threads", [([], os.cpu_count()), (["--symmetrize", "intersection"], 1), (["--threads", "3"], 3)]
+)
+def test_symmetrised_alignments_do_not_depend_on_threads(parallel, tmp_path, flags, threads, capsys):
+    path = program(tmp_path, "").with_name("records")  # OpenMP's sums differ in their last bits from run to run
+    body = f"open({str(tmp_path / 'threads')!r}, 'w').write(os.environ['OMP_NUM_THREADS']); sys.exit(1)"
+    path.write_text((tmp_path / "aligner").read_text().split("table =")[0] + body)
+    path.chmod(0o755)
+    files = ["--source", str(parallel / "src"), "--target", str(parallel / "tgt"), "--out", str(tmp_path / "lexicon")]
+    with pytest.raises(SystemExit, match="exit status 1"):
+        main(["build", *files, "--fast-align", str(path), *flags])
+    assert (tmp_path / "threads").read_text() == str(threads)
+
+
+@pytest.mark.parametrize("place", ["--source", "--target", "--target-dict", "lexicon"])
+@pytest.mark.parametrize("content", [None, "folder", b"", b"\0" * 99, "ä\n".encode("latin1"), "/dev/zero", b"\n"])
+def test_what_coverage_cannot_read_ends_in_one_line(tmp_path, place, content, capsys):
+    for name, text in (("--source", b"a\n"), ("--target", b"x\n"), ("--target-dict", b"x 2\n")):
+        (tmp_path / name).write_bytes(text)
+    lexicon_of({"a": {"x": 0.5}}).save(tmp_path / "lexicon")
+    (tmp_path / place).unlink()
+    if content == "folder":
+        (tmp_path / place).mkdir()
+    elif content == "/dev/zero":
+        (tmp_path / place).symlink_to(content)
+    elif content is not None:
+        (tmp_path / place).write_bytes(content)
+    files = [x for name in ("--source", "--target", "--target-dict") for x in (name, str(tmp_path / name))]
+    try:
+        main(["coverage", str(tmp_path / "lexicon"), *files])
+    except SystemExit as error:
+        assert "\n" not in error.code and str(tmp_path / place) in error.code
+    else:  # words that are in no lexicon, or an empty dictionary
+        assert isinstance(content, bytes)
+
+
+def test_a_result_that_cannot_be_printed_ends_in_one_line(tmp_path):
+    lexicon_of({"a": {"ü": 0.5}}).save(tmp_path / "lexicon")
+    command = [BIN / "lv-lexicon", "inspect", tmp_path / "lexicon", "a", b"\xff"]
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    result = subprocess.run(command, capture_output=True, env=plain)
+    assert result.returncode == 0 and rb"\xfc" in result.stdout and rb"\udcff: no entry" in result.stdout
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert result.returncode == 1 and result.stderr == "cannot print the result: No space left on device\n"
 
 
 def wait_for(condition, seconds=30):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Callable, List, Optional
 
 from lv_fairseq.errors import UserError
+from lv_fairseq.files import open_text
 
 BLOCK = 10000  # pairs after which words are counted and progress is told
 
@@ -49,7 +50,7 @@ def write_corpus(
     """
     counts, pending = (Counter(), Counter()), ([], [])
     pairs = skipped = 0
-    with open_text(source) as left, open_text(target) as right:
+    with opened(source) as left, opened(target) as right:
         size = max(1, os.fstat(left.fileno()).st_size)
         try:
             with open(corpus, "wb") as out:
@@ -108,9 +109,9 @@ def count(counts, pending) -> None:
         words.clear()
 
 
-def open_text(path: Path) -> BinaryIO:
+def opened(path: Path) -> BinaryIO:
     try:
-        return open(path, "rb")
+        return open_text(path)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
 

@@ -1,14 +1,13 @@
 """``lv-coverage``: the paper's coverage table for any tokenised text."""
 
 import argparse
-import signal
 import sys
 from pathlib import Path
 from typing import List, Optional, Sequence
 
 from lv_fairseq.corpus_coverage.counting import TextCounts, count_words, coverage, size_of
 from lv_fairseq.errors import command
-from lv_fairseq.processes import signals_as_exit
+from lv_fairseq.processes import printing, signals_as_exit
 from lv_fairseq.progress import stage
 
 PAPER = "15000,30000,50000,500000"
@@ -75,8 +74,8 @@ def show(args: argparse.Namespace) -> None:
 @signals_as_exit()
 def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_args(argv)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end in silence if the reader does, as `head`
-    show(args)
+    with printing():
+        show(args)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Callable, Dict, List, Optional, Sequence
 import numpy as np
 
 from lv_fairseq.errors import UserError
+from lv_fairseq.files import open_text
 
 BLOCK = 10000  # lines after which words are counted and progress is told
 
@@ -43,7 +44,7 @@ def count_words(path: Path, progress: Callable[[float], None] = lambda done: Non
     words: Counter = Counter()
     sentences = 0
     try:
-        with open(path, "rb") as file:
+        with open_text(path) as file:
             while block := list(islice(file, BLOCK)):
                 words.update(decoded(path, sentences, block).split())
                 sentences += len(block)

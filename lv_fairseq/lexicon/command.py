@@ -2,46 +2,57 @@
 
 import argparse
 import os
-import signal
 import time
 from itertools import zip_longest
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from lv_fairseq.errors import UserError, command
+from lv_fairseq.files import open_text
 from lv_fairseq.fingerprint import SPECIALS, dictionary_words
 from lv_fairseq.lexicon import formats
 from lv_fairseq.lexicon.build import build, check_place
 from lv_fairseq.lexicon.coverage import Coverage
 from lv_fairseq.lexicon.lexicon import Lexicon
-from lv_fairseq.processes import signals_as_exit
+from lv_fairseq.processes import printing, signals_as_exit
 from lv_fairseq.progress import stage
 
 KINDS = ("lexicon", *formats.FORMATS, *formats.NAMES)
+MOST_PASSES, MOST_THREADS = 1000, 1024  # what is more is a slip of the finger
+
+
+def number(text: str, least: int = 0) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) >= least):  # 16: larger than any count
+        raise argparse.ArgumentTypeError(f"must be a number of {least} or more, not {text[:40]}")
+    return int(text)
 
 
 def numbers(text: str) -> List[int]:
     try:
-        values = [int(x) for x in text.split(",")]
-    except ValueError:
-        values = [-1]
-    if min(values) < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers such as 0,5,10")
-    return sorted(set(values))
+        return sorted({number(part.strip()) for part in text.split(",")})
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a list of numbers such as 0,5,10") from None
 
 
 def at_least_one(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a number of 1 or more, not {text}")
+    return number(text, 1)
+
+
+def passes(text: str) -> int:
+    if not 2 <= number(text) <= MOST_PASSES:
+        raise argparse.ArgumentTypeError(f"must be from 2, since the last pass does not learn, to {MOST_PASSES:,}")
     return int(text)
 
 
-def at_least_two(text: str) -> int:
-    if not text.isdigit() or int(text) < 2:
-        raise argparse.ArgumentTypeError(f"must be a number of 2 or more, not {text}: the last pass does not learn")
+def threads(text: str) -> int:
+    if not 1 <= number(text) <= MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {MOST_THREADS:,}, not {text}")
     return int(text)
+
+
+Add = Callable[..., argparse.Action]
 
 
 def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
@@ -50,7 +61,7 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     )
     commands = parser.add_subparsers(required=True, metavar="{build,convert,inspect,coverage}")
 
-    def command(name: str, run, help: str, description: str):
+    def command(name: str, run, help: str, description: str) -> Add:
         new = commands.add_parser(name, help=help, description=description)
         new.set_defaults(run=run)
         return new.add_argument
@@ -61,6 +72,35 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         "from parallel text, with a word aligner",
         "Aligns the words of two texts with fast_align and writes the most likely translations of each source word.",
     )
+    build_flags(add)
+    add = command(
+        "convert",
+        convert_command,
+        "between lexicons and tables of other programs",
+        "Reads and writes lexicons, fast_align's tables, lex files of Moses, shortlists of Marian, vmaps of "
+        "CTranslate2 and tab-separated text.",
+    )
+    convert_flags(add)
+    add = command(
+        "inspect",
+        inspect_command,
+        "what is in a lexicon",
+        "Reads the whole lexicon, to see if it is damaged, and shows its size and how it was made; for words, their "
+        "translations with probabilities.",
+    )
+    inspect_flags(add)
+    add = command(
+        "coverage",
+        coverage_command,
+        "how many reference words candidate lists would hold",
+        "For a grid of K (most frequent target words) and K' (lexicon entries for each source word): the share of the "
+        "reference words that are in the candidate lists of their sentences, and how long these lists are.",
+    )
+    coverage_flags(add)
+    return parser.parse_args(argv)
+
+
+def build_flags(add: Add) -> None:
     add("--source", type=Path, required=True, metavar="FILE", help="source text, tokenised, one sentence a line")
     add("--target", type=Path, required=True, metavar="FILE", help="target text, the same number of lines")
     add("--out", type=Path, required=True, metavar="PATH", help="the lexicon to write")
@@ -76,13 +116,13 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         help="align in both directions, join the alignments and take relative frequencies of linked words (default: "
         "none: one direction, the aligner's own probabilities)",
     )
-    add("--iterations", type=at_least_two, default=5, metavar="N", help="passes of the aligner (default: 5)")
+    add("--iterations", type=passes, default=5, metavar="N", help="passes of the aligner (default: 5)")
     add(
         "--threads",
-        type=at_least_one,
-        default=os.cpu_count() or 1,
+        type=threads,
         metavar="N",
-        help="threads of the aligner (default: one for each core)",
+        help="threads of the aligner (default: one for each core; 1 with --symmetrize, since with more of them a few "
+        "alignments differ from run to run)",
     )
     add(
         "--max-per-word",
@@ -95,13 +135,8 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add("--source-dict", type=Path, metavar="FILE", help="fairseq's dictionary, to notice later if a model has another")
     add("--target-dict", type=Path, metavar="FILE", help="the same for the target language")
 
-    add = command(
-        "convert",
-        convert_command,
-        "between lexicons and tables of other programs",
-        "Reads and writes lexicons, fast_align's tables, lex files of Moses, shortlists of Marian, vmaps of "
-        "CTranslate2 and tab-separated text.",
-    )
+
+def convert_flags(add: Add) -> None:
     add("input", type=Path, metavar="IN", help="the file to read")
     add("--out", type=Path, required=True, metavar="OUT", help="the file to write")
     add("--from", dest="origin", choices=KINDS, help="format of IN (default: is recognised)")
@@ -113,24 +148,14 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         help="translations to keep of a source word (default: all)",
     )
 
-    add = command(
-        "inspect",
-        inspect_command,
-        "what is in a lexicon",
-        "Reads the whole lexicon, to see if it is damaged, and shows its size and how it was made; for words, their "
-        "translations with probabilities.",
-    )
+
+def inspect_flags(add: Add) -> None:
     add("lexicon", type=Path, metavar="PATH", help="a lexicon, or a table that convert can read")
     add("words", nargs="*", metavar="WORD", help="source words to look up")
     add("--most", type=at_least_one, default=20, metavar="N", help="translations to show of a word (default: 20)")
 
-    add = command(
-        "coverage",
-        coverage_command,
-        "how many reference words candidate lists would hold",
-        "For a grid of K (most frequent target words) and K' (lexicon entries for each source word): the share of the "
-        "reference words that are in the candidate lists of their sentences, and how long these lists are.",
-    )
+
+def coverage_flags(add: Add) -> None:
     add("lexicon", type=Path, metavar="PATH", help="a lexicon")
     add("--source", type=Path, required=True, metavar="FILE", help="source text, tokenised, one sentence a line")
     add("--target", type=Path, required=True, metavar="FILE", help="its reference translation")
@@ -145,11 +170,10 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         help="fairseq's dictionary of the model: its most frequent words, and no word outside it (default: the words "
         "of the text that the lexicon was built from)",
     )
-    return parser.parse_args(argv)
 
 
 def build_command(args: argparse.Namespace) -> None:
-    sides = {"source": args.source_dict, "target": args.target_dict}
+    sides, cores = {"source": args.source_dict, "target": args.target_dict}, os.cpu_count() or 1
     summary = build(
         args.source,
         args.target,
@@ -157,7 +181,7 @@ def build_command(args: argparse.Namespace) -> None:
         fast_align=args.fast_align,
         symmetrize=args.symmetrize,
         iterations=args.iterations,
-        threads=args.threads,
+        threads=args.threads or (cores if args.symmetrize == "none" else 1),
         max_per_word=args.max_per_word,
         skip_bad_lines=args.skip_bad_lines,
         dictionaries={side: path for side, path in sides.items() if path is not None},
@@ -185,14 +209,15 @@ def convert_command(args: argparse.Namespace) -> None:
     kind = formats.NAMES.get(args.to, args.to) or ("moses" if args.out.name.startswith("lex.") else by_name)
     if kind == "lexicon":
         lexicon.save(args.out)
-        keys, entries = len(lexicon.keys), len(lexicon.targets)
+        done = formats.Written(len(lexicon.keys), len(lexicon.targets), 0, 0)
     else:
         with stage(f"writing {args.out}", len(lexicon.keys), " words") as progress:
-            keys, entries = formats.write(lexicon, args.out, kind, progress)
-    left_out = len(lexicon.keys) - keys
-    reason = f", {left_out:,} keys left out that {kind} cannot hold" if left_out else ""
+            done = formats.write(lexicon, args.out, kind, progress)
+    left_out = {"keys": done.keys_left_out, "translations": done.entries_left_out}
+    left_out = " and ".join(f"{count:,} {what}" for what, count in left_out.items() if count)
+    reason = f", {left_out} left out that {kind} cannot hold" if left_out else ""
     seconds = time.monotonic() - started
-    print(f"{args.out}: {kind}, {entries:,} entries for {keys:,} source words{reason}, {seconds:.1f} seconds")
+    print(f"{args.out}: {kind}, {done.entries:,} entries for {done.keys:,} source words{reason}, {seconds:.1f} seconds")
 
 
 def inspect_command(args: argparse.Namespace) -> None:
@@ -272,23 +297,31 @@ def coverage_command(args: argparse.Namespace) -> None:
 
 def parallel_lines(source: Path, target: Path) -> Iterator[Tuple[str, str, int]]:
     """Pairs of lines, and the bytes of the first."""
-    with open(source, "rb") as left, open(target, "rb") as right:
-        for number, (a, b) in enumerate(zip_longest(left, right), start=1):
-            if a is None or b is None:
-                raise UserError(f"{source if a is None else target} ends before line {number}, the other text does not")
-            try:
-                yield a.decode(), b.decode(), len(a)
-            except UnicodeDecodeError as error:
-                raise UserError(f"{source if error.object == a else target}, line {number}: not UTF-8") from None
+    try:
+        with open_text(source) as left, open_text(target) as right:
+            for number, (a, b) in enumerate(zip_longest(left, right), start=1):
+                if a is None or b is None:
+                    ended = source if a is None else target
+                    raise UserError(f"{ended} ends before line {number}, the other text does not")
+                yield decoded(source, number, a), decoded(target, number, b), len(a)
+    except OSError as error:
+        raise UserError(f"cannot read {error.filename or f'{source} and {target}'}: {error.strerror}") from None
+
+
+def decoded(path: Path, number: int, line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise UserError(f"{path}, line {number}: not UTF-8") from None
 
 
 @command
 @signals_as_exit("nothing was written")
 def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_args(argv)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end in silence if the reader does, as `head`
     try:
-        args.run(args)
+        with printing():
+            args.run(args)
     except OSError as error:
         raise UserError(f"{error.filename or 'a file'}: {error.strerror or error}") from None
 

@@ -10,6 +10,7 @@ tsv         source TAB target TAB probability, after a heading   people and spre
 ==========  ===================================================  ======================================
 """
 
+import re
 from itertools import compress
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -17,7 +18,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from lv_fairseq.errors import UnusableFileError
-from lv_fairseq.files import written_whole
+from lv_fairseq.files import open_text, written_whole
 from lv_fairseq.lexicon.arrays_file import MAGIC
 from lv_fairseq.lexicon.entries import Entries
 from lv_fairseq.lexicon.lexicon import Lexicon
@@ -26,6 +27,9 @@ FORMATS = ("fast_align", "moses", "vmap", "tsv")
 NAMES = {"marian": "moses"}  # other names of a format
 HEADING = b"source\ttarget\tprobability"
 EMPTY_WORDS = {"fast_align": [b"<eps>"], "moses": [b"NULL"]}  # what programs call the word that is not there
+# what would part a word in two
+NOT_IN_KEY = {kind: re.compile(r"[\t-\r ]" if kind == "moses" else r"[\t\n\r]") for kind in FORMATS}
+NOT_IN_TARGET = {kind: re.compile(r"[\t-\r ]" if kind in ("moses", "vmap") else r"[\t\n\r]") for kind in FORMATS}
 BLOCK_BYTES = 1 << 24
 
 
@@ -38,7 +42,7 @@ def recognise(path: Path) -> str:
     try:
         if path.exists() and not path.is_file():  # a pipe could be read only once
             raise UnusableFileError(f"cannot read {path}: it is {'a folder' if path.is_dir() else 'no ordinary file'}")
-        with open(path, "rb") as file:
+        with open_text(path) as file:
             start = file.read(1 << 16)
     except OSError as error:
         raise UnusableFileError(f"cannot read {path}: {error.strerror or error}") from None
@@ -107,7 +111,7 @@ def read(
 
 def blocks(path: Path) -> Iterator[bytes]:
     """The file in pieces of whole lines, without the end of the last."""
-    with open(path, "rb") as file:
+    with open_text(path) as file:
         rest = b""
         while piece := file.read(BLOCK_BYTES):
             lines, end, after = piece.rpartition(b"\n")
@@ -148,6 +152,8 @@ def read_columns(columns: Columns) -> Callable[[bytes], Rows]:
         if not is_score(scores, columns).all():
             raise DamagedError(*first_bad_line(block, columns))
         sources, targets = fields[columns.source :: 3], fields[columns.target :: 3]
+        if not all(sources) or not all(targets):
+            raise DamagedError(*first_bad_line(block, columns))
         if not columns.logarithm:
             with np.errstate(divide="ignore"):
                 scores = np.log(scores)
@@ -198,30 +204,38 @@ READERS = {
 }
 
 
-def write(
-    lexicon: Lexicon, path: Path, kind: str, progress: Callable[[int], None] = lambda done: None
-) -> Tuple[int, int]:
-    """A lexicon as text. Keys of several words, or of none, are left out where the format cannot hold them.
+class Written(NamedTuple):
+    """How many keys and entries a text holds; ``left_out``: those of them that its format cannot hold."""
+
+    keys: int
+    entries: int
+    keys_left_out: int
+    entries_left_out: int  # of keys that are there
+
+
+def write(lexicon: Lexicon, path: Path, kind: str, progress: Callable[[int], None] = lambda done: None) -> Written:
+    """A lexicon as text, without keys and target words that would be read as something else.
 
     Args:
         progress: is told how many more keys are done
-
-    Returns: how many keys and entries were written.
     """
-    keys = entries = 0
+    keys = entries = lost = 0
     words = list(lexicon.target_words)
+    unfit = {number for number, word in enumerate(words) if NOT_IN_TARGET[kind].search(word) or not word}
     with written_whole(path) as file:
         if kind == "tsv":
             file.write(HEADING + b"\n")
         for number, key in enumerate(lexicon.keys):
             progress(1)
-            if kind != "vmap" and not key or kind == "moses" and " " in key:
-                continue
             part = slice(*lexicon.starts[number : number + 2])
-            targets = [words[i] for i in lexicon.targets[part].tolist()]
-            file.write(WRITERS[kind](key, targets, lexicon.scores[part]).encode())
-            keys, entries = keys + 1, entries + len(targets)
-    return keys, entries
+            targets, scores = lexicon.targets[part].tolist(), lexicon.scores[part]
+            fitting = [i for i, target in enumerate(targets) if target not in unfit]
+            if NOT_IN_KEY[kind].search(key) or not (key or kind == "vmap") or targets and not fitting:
+                continue
+            lost += len(targets) - len(fitting)
+            file.write(WRITERS[kind](key, [words[targets[i]] for i in fitting], scores[fitting]).encode())
+            keys, entries = keys + 1, entries + len(fitting)
+    return Written(keys, entries, len(lexicon.keys) - keys, lost)
 
 
 def lines(form: str, numbers: Callable[[np.ndarray], np.ndarray]) -> Callable[[str, List[str], np.ndarray], str]:

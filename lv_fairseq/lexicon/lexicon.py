@@ -123,7 +123,7 @@ class Lexicon:
         begins = self.starts[keys[known]]
         counts = self.starts[keys[known] + 1] - begins
         if k is not None:
-            counts = np.minimum(counts, k)
+            counts = np.minimum(counts, min(k, len(self.targets)))
         return np.repeat(known, counts), ranges(begins, counts)
 
     def candidate_numbers(self, source_words: Sequence[str], k: Optional[int] = None) -> np.ndarray:
