@@ -44,7 +44,8 @@ class Decoding:
         self.lists = self._lists()
         if self.lexicon is not None and self.lists is None and not self.rule.startswith("lexicon"):
             logger.warning("--lexicon is not used without --candidate-frequent or --unk-replacement lexicon")
-        if self.lists is not None or self.rule != "none":
+        own_command = any(name.startswith("fairseq_cli.") for name in sys.modules)  # and not somebody's program
+        if own_command and (self.lists is not None or self.rule != "none"):
             atexit.register(self._tell)
 
     def _lists(self) -> Optional[CandidateLists]:

@@ -9,6 +9,7 @@ some things are equally likely: only its best hypothesis may be relied on.
 from pathlib import Path
 from typing import Callable, Dict, Optional
 
+import numpy as np
 import torch
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -113,8 +114,22 @@ def write_partners(decoder, pairs: Dict[int, int], target, margin: float) -> Non
     best = BITS * margin
     table.bias.fill_(-3 * best)
     known = {number: word for number, word in pairs.items() if word != target.unk()}
-    words = torch.tensor(list(known.values()))
-    table.weight[words, :BITS] = margin * bits(torch.tensor(list(known)))
+    words = torch.tensor(list(known.values()), dtype=torch.long)
+    table.weight[words, :BITS] = margin * bits(torch.tensor(list(known), dtype=torch.long))
     table.bias[words] = 0
     table.bias[target.unk()] = best - margin
-    table.weight[target.eos(), BITS], table.bias[target.eos()] = 1.5 * best, 0.5 * best
+    table.weight[target.eos(), BITS], table.bias[target.eos()] = 3 * best, -best  # too early it is the worst
+
+
+def drawn(path: Path, data: Path, seed: int, arch: str = "rnnsearch_small", **sizes) -> Path:
+    """A checkpoint with random weights, large enough that what it says depends on all it reads."""
+    random = np.random.default_rng(seed)
+
+    def set_weights(model: nn.Module, task) -> None:
+        for name, parameter in model.named_parameters():
+            scale = 0.2 if name == "decoder.output_projection.weight" else 0.5
+            parameter.copy_(torch.from_numpy(random.normal(0, scale, parameter.shape)))
+        if arch.startswith("rnnsearch"):
+            model.decoder.output_projection.bias[task.target_dictionary.eos()] += 10  # so that sentences end
+
+    return checkpoint(path, data, set_weights, arch, **sizes)
