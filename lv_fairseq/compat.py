@@ -101,7 +101,7 @@ def answer_every_line() -> None:
     """Let fairseq-interactive read whatever comes: a byte that is not UTF-8 would end it, a lone CR make two lines, and
     without a standard input it would not even start."""
     if "fairseq_cli.interactive" in sys.modules:
-        fileinput.hook_encoded = partial(fileinput.hook_encoded, errors="replace")
+        fileinput.hook_encoded = lambda encoding: partial(open, encoding=encoding, errors="replace", newline="\n")
         if sys.stdin is None:
             sys.stdin = open(os.devnull)
         if hasattr(sys.stdin, "reconfigure"):  # not what a notebook, say, puts there
