@@ -27,7 +27,7 @@ from fairseq import options as options_of_fairseq
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
-import lv_fairseq.generation.generator
+import lv_fairseq
 from lv_fairseq.lexicon import Lexicon
 from lv_fairseq.lexicon.entries import Entries
 
@@ -142,14 +142,16 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parser.parse_args(argv)
     lv_fairseq.register()
     torch.set_num_threads(1)
-    lv_fairseq.generation.generator.TRIES = 0  # all sentences are cut off here: they are not to be decoded again
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         make_data(folder / "small", args.frequent + 4)
         make_data(folder / "large", args.words)
         make_lexicon(folder / "lexicon", args.words, args.per_word)
         lists = dict(
-            lexicon=str(folder / "lexicon"), candidate_frequent=args.frequent, candidate_per_word=args.per_word
+            lexicon=str(folder / "lexicon"),
+            candidate_frequent=args.frequent,
+            candidate_per_word=args.per_word,
+            candidate_retries=0,  # all sentences are cut off here: they are not to be decoded again
         )
         runs = {
             f"all of {args.frequent:,} words": Run(folder / "small", args.scale, args.length),

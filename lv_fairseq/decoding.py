@@ -3,7 +3,7 @@
 import atexit
 import logging
 import sys
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 import numpy as np
 import torch
@@ -13,7 +13,8 @@ from fairseq.tokenizer import tokenize_line
 from lv_fairseq.candidates import CandidateLists
 from lv_fairseq.candidates.lists import check_lexicon, union
 from lv_fairseq.errors import UserError
-from lv_fairseq.generation import AligningCandidateGenerator, CandidateGenerator, SourceText, replace_unknown
+from lv_fairseq.generation import AligningCandidateGenerator, CandidateGenerator, Candidates, replace_unknown
+from lv_fairseq.generation.source_text import SourceWords, WithWords, first_place, read_text, words_of_batch
 from lv_fairseq.generation.statistics import Statistics
 from lv_fairseq.lexicon import Lexicon
 
@@ -32,17 +33,19 @@ class Decoding:
     def __init__(self, cfg, source, target):
         self.cfg, self.source, self.target = cfg, source, target
         self.rule = str(cfg.unk_replacement)
-        self.text = SourceText()
         self.statistics = Statistics(replacing=self.rule != "none")
-        self.named: List[List[str]] = []  # words to look for in the lists of the lines just typed
+        self.inputs: Dict[Optional[str], SourceWords] = {}  # of each subset; None: what a program or a user typed
+        self.typed: Optional[Typed] = None
         self.lexicon: Optional[Lexicon] = None
         if cfg.lexicon is not None:
             self.lexicon = Lexicon.load(cfg.lexicon)
             check_lexicon(self.lexicon, cfg.lexicon, source, target)
+        self.every_word = CandidateLists(target, len(target))
         self.lists = self._lists()
         if self.lexicon is not None and self.lists is None and not self.rule.startswith("lexicon"):
             logger.warning("--lexicon is not used without --candidate-frequent or --unk-replacement lexicon")
-        if self.lists is not None or self.rule != "none":
+        own_command = any(name.startswith("fairseq_cli.") for name in sys.modules)  # and not somebody's program
+        if own_command and (self.lists is not None or self.rule != "none"):
             atexit.register(self._tell)
 
     def _lists(self) -> Optional[CandidateLists]:
@@ -50,7 +53,7 @@ class Decoding:
         frequent, per_word = self.cfg.candidate_frequent, self.cfg.candidate_per_word
         if not frequent and not per_word:
             return None
-        words = len(self.target) - self.target.nspecial
+        words = self.every_word.words - self.target.nspecial
         if frequent > words:
             raise UserError(f"--candidate-frequent {frequent} is more than the {words} words of the target dictionary")
         if per_word is None:
@@ -58,13 +61,13 @@ class Decoding:
         return CandidateLists(self.target, frequent, self.lexicon, per_word)
 
     def generator(
-        self, args, corpus: Callable[[], Iterable]
+        self, args, prefix_function: Optional[Callable] = None
     ) -> Tuple[Optional[Type[SequenceGenerator]], Dict[str, Any]]:
         """The class of generator that the options ask for, None for fairseq's own, and its arguments.
 
         Args:
             args: fairseq's options for generation
-            corpus: gives all source sentences
+            prefix_function: fairseq's prefix_allowed_tokens_fn
         """
         mean = str(self.cfg.ensemble_mean)
         if self.lists is None and mean == "probability":
@@ -74,10 +77,13 @@ class Decoding:
                 "--score-reference is over all words: leave out --candidate-frequent, --candidate-per-word and "
                 "--ensemble-mean"
             )
+        if prefix_function is not None or getattr(args, "prefix_allowed_tokens_fn", None) is not None:
+            raise UserError("prefix_allowed_tokens_fn chooses among all words: leave out candidate lists")
         kwargs = {
-            "lists": self.lists or CandidateLists(self.target, len(self.target)),
+            "lists": self.lists or self.every_word,
             "scope": str(self.cfg.candidate_scope),
-            "corpus": lambda: union(self.lists.others(words) for words in self._corpus_words(corpus())),
+            "corpus": lambda lists: union(lists.others(words) for text in self.inputs.values() for words in text),
+            "retries": self.cfg.candidate_retries,
             "mean": mean,
             "statistics": self.statistics if self.lists is not None else None,
         }
@@ -85,21 +91,28 @@ class Decoding:
             return AligningCandidateGenerator, {**kwargs, "print_alignment": args.print_alignment}
         return CandidateGenerator, kwargs
 
-    def _corpus_words(self, dataset) -> Iterable[Sequence[str]]:
-        if self.text.sentences is not None:
-            return self.text.sentences
-        return ([self.source[i] for i in sentence.tolist()[:-1]] for sentence in dataset)
-
-    def read_source_text(self, dataset) -> None:
+    def follow_subset(self, name: str, dataset) -> None:
+        """Let the batches of a subset of the data bring their source words."""
+        text = None
         if self.cfg.source_text is not None:
-            self.text.read(self.cfg.source_text, self.source, dataset)
+            text = read_text(self.cfg.source_text, self.source, dataset.src, self.cfg.truncate_source)
+        self.inputs[name] = SourceWords(dataset.src, self.source, text)
+        dataset.collater = WithWords(dataset.collater, self.inputs[name])
 
-    def typed(self, lines: Sequence[str], encode: Callable[[str], str], most: int) -> List[str]:
+    def follow_input(self, dataset) -> None:
+        """The same for sentences that a program encoded, or that were typed."""
+        self.inputs[None] = SourceWords(dataset.src, self.source)
+        remember = self.typed.batches.append if self.typed is not None else None
+        dataset.collater = WithWords(dataset.collater, self.inputs[None], remember)
+
+    def read_lines(self, lines: Sequence[str], encode: Callable[[str], str], most: int) -> List[str]:
         """Lines of fairseq-interactive, as text in words of at most ``most`` words each."""
-        self.named = [[] for _ in lines]
+        first = 0 if self.typed is None else self.typed.first + len(self.typed.named)
+        named: List[List[str]] = [[] for _ in lines]
         if self.cfg.print_candidates:
             parted = [line.split("\t", 1) for line in lines]
-            lines, self.named = [part[0] for part in parted], [tokenize_line(" ".join(part[1:])) for part in parted]
+            lines, named = [part[0] for part in parted], [tokenize_line(" ".join(part[1:])) for part in parted]
+        self.typed = Typed(first, named, [])
         sentences = [tokenize_line(encode(line)) for line in lines]
         for number, words in enumerate(sentences):
             if len(words) > most:
@@ -108,54 +121,68 @@ class Decoding:
                     file=sys.stderr,
                 )
                 sentences[number] = words[:most]
-        self.text.type(sentences)
         return [" ".join(words) for words in sentences]
 
     def step(self, generator, sample: Dict, search: Callable[[Dict], List[List[Dict]]]) -> List[List[Dict]]:
         """One batch: its source words, the search, and what is done with its hypotheses."""
-        numbers, words = self.text.of_batch(sample, self.source)
+        typed = None if self.typed is None or "source_words" in sample else self.typed.find(sample)
+        words = self.words_of(typed or sample)
         hypotheses = search({**sample, "source_words": words})
         if not isinstance(generator, SequenceGenerator):
             return hypotheses
         tokens = sample["net_input"]["src_tokens"]
-        ignored = torch.tensor([self.source.pad(), self.source.eos()], device=tokens.device)
-        real = ~torch.isin(tokens, ignored)  # sentences x source length
         self.statistics.sentences += len(tokens)
         for i, sentence in enumerate(hypotheses):
-            places = torch.nonzero(real[i]).flatten()
+            first = first_place(tokens[i], len(words[i]), self.source.pad())
             for hypothesis in sentence:
-                if not len(places):  # an empty line gets an empty translation; the model would invent one
-                    hypothesis["tokens"] = hypothesis["tokens"][-1:]
-                    hypothesis["positional_scores"] = hypothesis["positional_scores"][-1:]
+                if not words[i]:
+                    make_empty(hypothesis)
                 elif self.rule != "none":
-                    counts = replace_unknown(hypothesis, words[i], places, self.rule, self.target, self.lexicon)
+                    counts = replace_unknown(hypothesis, words[i], first, self.rule, self.target, self.lexicon)
                     if hypothesis is sentence[0]:
                         self.statistics.unknown += counts[0]
                         self.statistics.replaced += counts[1]
         if self.cfg.print_candidates and isinstance(generator, CandidateGenerator):
-            for i, number in enumerate(numbers):
-                print(f"L-{number}\t{self._explain(generator, i, words[i], self._wanted(sample, i, number))}")
+            self._print_candidates(sample, typed, words, hypotheses)
         return hypotheses
 
-    def _wanted(self, sample: Dict, sentence: int, number: int) -> List[Tuple[str, int]]:
-        """Words of the reference, or that were typed after a tab, and their numbers."""
-        if sample.get("target") is not None:
-            ignored = (self.target.pad(), self.target.eos())
-            numbers = [i for i in sample["target"][sentence].tolist() if i not in ignored]
-            return [(self.target[i], i) for i in dict.fromkeys(numbers)]
-        words = self.named[number - self.text.first] if self.named else []
-        return [(word, self.target.index(word)) for word in dict.fromkeys(words)]
+    def words_of(self, sample: Dict) -> List[List[str]]:
+        """The source words of a batch; without a text, those of the dictionary."""
+        if "source_words" in sample:
+            return sample["source_words"]
+        return words_of_batch(sample["net_input"]["src_tokens"], self.source)
 
-    def _explain(self, generator: CandidateGenerator, sentence: int, source: List[str], wanted: List) -> str:
-        common, others = generator.common, generator.listed[sentence]
+    def _print_candidates(self, sample: Dict, typed: Optional[Dict], words: List, hypotheses: List) -> None:
+        numbers = (typed or sample).get("id", torch.arange(len(words))).tolist()
+        for i, number in enumerate(numbers):
+            if not hypotheses[i]:
+                continue
+            if sample.get("target") is not None:
+                wanted = self._reference(sample["target"][i].tolist())
+            else:
+                wanted = self._asked(self.typed.named[number] if typed else [])
+            shown = number + self.typed.first if typed else number  # as fairseq prints it
+            print(f"L-{shown}\t{self._explain(hypotheses[i][0]['candidates'], words[i], wanted)}")
+
+    def _reference(self, numbers: List[int]) -> List[Tuple[str, int]]:
+        """The words of a reference, and their numbers."""
+        ignored = (self.target.pad(), self.target.eos())
+        return [(self.target[i], i) for i in dict.fromkeys(numbers) if i not in ignored]
+
+    def _asked(self, words: List[str]) -> List[Tuple[str, int]]:
+        """Words that were typed after a tab, and their numbers."""
+        numbers = [(word, self.target.index(word)) for word in dict.fromkeys(words)]
+        return [(word, i if i < self.every_word.words else self.target.unk()) for word, i in numbers]
+
+    def _explain(self, candidates: Candidates, source: List[str], wanted: List[Tuple[str, int]]) -> str:
         reasons = []
         for text, number in wanted:
             if number == self.target.unk():
                 reasons.append(f"{text} (not in the dictionary)")
-            elif number >= common and number not in others:
-                reasons.append(f"{text} ({self.lists.reason(number, source)})")
+            elif number not in candidates:
+                reasons.append(f"{text} ({candidates.lists.reason(number, source)})")
         outside = f"{len(reasons)} of {len(wanted)} words outside" if wanted else "no reference"
-        return f"{common + len(others)} words\t{outside}" + ("\t" + "; ".join(reasons) if reasons else "")
+        return f"{len(candidates)} words\t{outside}" + ("\t" + "; ".join(reasons) if reasons else "")
 
     def _tell(self) -> None:
         if self.statistics.sentences:
@@ -163,5 +190,30 @@ class Decoding:
 
     def lists_of_batch(self, sample: Dict) -> Tuple[int, List[np.ndarray]]:
         """How many words are on every list, and the other words of each sentence of a batch."""
-        _, words = self.text.of_batch(sample, self.source)
-        return self.lists.common, [self.lists.others(sentence) for sentence in words]
+        return self.lists.common, [self.lists.others(words) for words in self.words_of(sample)]
+
+
+class Typed(NamedTuple):
+    """The lines that fairseq-interactive has read last."""
+
+    first: int  # how many were read before
+    named: List[List[str]]  # words to look for in the list of each
+    batches: List[Dict]  # made of them, and not decoded yet
+
+    def find(self, sample: Dict) -> Optional[Dict]:
+        """The batch that is decoded: fairseq-interactive hands on nothing but its word numbers. Of several that look
+        alike it is the first."""
+        tokens = sample["net_input"]["src_tokens"].cpu()
+        for place, batch in enumerate(self.batches):
+            if torch.equal(batch["net_input"]["src_tokens"], tokens):
+                return self.batches.pop(place)
+        return None
+
+
+def make_empty(hypothesis: Dict) -> None:
+    """The translation of an empty line, for sure; the model would invent one."""
+    hypothesis["tokens"] = hypothesis["tokens"][-1:]
+    hypothesis["attention"] = hypothesis["attention"][..., -1:]
+    hypothesis["alignment"] = hypothesis["alignment"][:0]
+    hypothesis["positional_scores"] = torch.zeros_like(hypothesis["positional_scores"][-1:])
+    hypothesis["score"] = torch.zeros_like(hypothesis["score"])

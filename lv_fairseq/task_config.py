@@ -63,6 +63,11 @@ class LVTranslationConfig(TranslationConfig):
         "who shares a list: nobody, so that a translation does not depend on what else is in its batch; the sentences "
         "of a batch; or all of the input, as in the paper",
     )
+    candidate_retries: int = _option(
+        2,
+        "how often a sentence of which no hypothesis comes to its end inside its list, before the longest length that "
+        "is allowed, is decoded again with twice the K and K'; 0 = never",
+    )
     unk_replacement: ChoiceEnum(list(RULES)) = _option(
         "none",
         "what to put in the place of an unknown word, by the source word that the attention looks at most: that word "
@@ -121,7 +126,7 @@ def check(cfg: LVTranslationConfig) -> None:
 def check_decoding(cfg: LVTranslationConfig) -> None:
     """What can be said of the flags for decoding before dictionaries and lexicon are read."""
     per_word = cfg.candidate_per_word
-    for name in ("candidate_frequent", "candidate_per_word"):
+    for name in ("candidate_frequent", "candidate_per_word", "candidate_retries"):
         if (getattr(cfg, name) or 0) < 0:
             raise UserError(f"--{name.replace('_', '-')} must be 0 or more, not {getattr(cfg, name)}")
     if per_word and cfg.lexicon is None:

@@ -1,5 +1,6 @@
 """From source words to target word numbers."""
 
+import copy
 from typing import Iterable, Optional, Sequence
 
 import numpy as np
@@ -26,6 +27,7 @@ class CandidateLists:
     def __init__(self, dictionary, frequent: int, lexicon: Optional[Lexicon] = None, per_word: int = 0):
         self.dictionary, self.lexicon = dictionary, lexicon
         self.frequent, self.per_word = frequent, per_word
+        self.words = len(dictionary)  # as the model has them: fairseq adds others when it scores translations
         self._numbers = np.zeros(0, dtype=np.int64)  # of the lexicon's target words in the dictionary
         if lexicon is not None and per_word:
             words = lexicon.target_words
@@ -33,12 +35,12 @@ class CandidateLists:
 
     @property
     def common(self) -> int:
-        return min(self.dictionary.nspecial + self.frequent, len(self.dictionary))
+        return min(self.dictionary.nspecial + self.frequent, self.words)
 
     @property
     def whole(self) -> bool:
         """Whether every list holds all words."""
-        return self.common == len(self.dictionary)
+        return self.common == self.words
 
     def others(self, source_words: Sequence[str]) -> np.ndarray:
         """The words of a sentence's list beyond the common ones: sorted numbers."""
@@ -49,8 +51,8 @@ class CandidateLists:
 
     def longer(self) -> "CandidateLists":
         """Lists with twice the K and twice the K'."""
-        result = CandidateLists(self.dictionary, 2 * self.frequent, self.lexicon)
-        result.per_word, result._numbers = 2 * self.per_word, self._numbers
+        result = copy.copy(self)
+        result.frequent, result.per_word = 2 * self.frequent, 2 * self.per_word
         return result
 
     def reason(self, word: int, source_words: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """Fits candidate lists under fairseq's search."""
 
 import time
+from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional
 
 import numpy as np
@@ -14,7 +15,20 @@ from lv_fairseq.generation.columns import Columns, columns_of
 from lv_fairseq.generation.ensemble import CandidateEnsemble, CandidateLanguageModel
 from lv_fairseq.generation.statistics import Statistics
 
-TRIES = 2  # with longer lists, if no hypothesis ends by itself
+
+@dataclass(frozen=True)
+class Candidates:
+    """The list with which a hypothesis was decoded."""
+
+    lists: CandidateLists
+    common: int  # words with a smaller number are on it
+    others: np.ndarray  # the other words, sorted
+
+    def __len__(self) -> int:
+        return self.common + len(self.others)
+
+    def __contains__(self, word: int) -> bool:
+        return word < self.common or word in self.others
 
 
 class CandidateGenerator(SequenceGenerator):
@@ -23,12 +37,14 @@ class CandidateGenerator(SequenceGenerator):
     Words that come in (prefixes, constraints) are turned into columns, hypotheses that come out into words; all that
     fairseq does in between, from n-gram blocking to sampling, works on columns.
 
-    A sample must have the source words of its sentences, as text, under "source_words".
+    A sample must have the source words of its sentences, as text, under "source_words". A hypothesis has its
+    `Candidates` under "candidates".
 
     Args:
         lists: makes candidate lists
         scope: who shares a list: "sentence", "batch" or "corpus"
-        corpus: for "corpus", gives the words of its list beyond the common ones; is asked once
+        corpus: for "corpus", gives the words of its list beyond the common ones; is asked once for each K'
+        retries: how often a sentence of which no hypothesis ends by itself is decoded again, with longer lists
         mean: how an ensemble takes the mean
         statistics: counts what was done
     """
@@ -39,20 +55,19 @@ class CandidateGenerator(SequenceGenerator):
         tgt_dict,
         lists: CandidateLists,
         scope: str = "sentence",
-        corpus: Optional[Callable[[], np.ndarray]] = None,
+        corpus: Optional[Callable[[CandidateLists], np.ndarray]] = None,
+        retries: int = 2,
         mean: str = "probability",
         statistics: Optional[Statistics] = None,
         **kwargs,
     ):
         models = list(models.models) if isinstance(models, EnsembleModel) else models
         super().__init__(CandidateEnsemble(models, mean), tgt_dict, **kwargs)
-        self.lists, self.scope = lists, scope
-        self._corpus, self._corpus_words = corpus, None
+        self.lists, self.scope, self.retries = lists, scope, retries
+        self._corpus, self._corpus_words = corpus, {}
         self.statistics = statistics or Statistics()
         if self.lm_model is not None:
             self.lm_model = CandidateLanguageModel(self.lm_model, self.model)
-        self.listed: List[np.ndarray] = []  # the words, beyond the first `common`, of the last batch's lists
-        self.common = 0
 
     def _generate(
         self,
@@ -61,22 +76,26 @@ class CandidateGenerator(SequenceGenerator):
         constraints: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
     ) -> List[List[Dict]]:
-        lists, everything = self.lists, list(range(len(sample["source_words"])))
-        result = self._search_lists(lists, sample, prefix_tokens, constraints, bos_token)
-        again = [i for i in everything if not self._ended(result[i], sample)]
-        for attempt in range(TRIES):
+        source_words, lists = sample["source_words"], self.lists
+        named = named_words(len(source_words), prefix_tokens, constraints)
+        result, again = [[] for _ in source_words], list(range(len(source_words)))
+        for attempt in range(1 + self.retries):
+            self.statistics.expanded += len(again) if attempt == 1 else 0
+            start = time.perf_counter()
+            candidates = self._candidates(lists, source_words, named)
+            self.statistics.list_seconds += time.perf_counter() - start
+            rows = torch.tensor(again, device=sample["net_input"]["src_tokens"].device)
+            part = sample if len(again) == len(result) else part_of(sample, rows)
+            prefix = None if prefix_tokens is None else prefix_tokens[rows]
+            constraint = None if constraints is None else constraints[rows.to(constraints.device)]
+            found = self._search([candidates[i] for i in again], part, prefix, constraint, bos_token)
+            for i, hypotheses in zip(again, found):
+                result[i] = hypotheses or result[i]
+            self.statistics.search_seconds += time.perf_counter() - start
+            again = [i for i in again if not self._ended(result[i], sample)]
             if not again or lists.whole:
                 break
-            self.statistics.expanded += len(again) if attempt == 0 else 0
             lists = lists.longer()
-            part = torch.tensor(again, device=sample["net_input"]["src_tokens"].device)
-            inputs = {name: value.index_select(0, part) for name, value in sample["net_input"].items() if name in KEPT}
-            some = {"net_input": inputs, "source_words": [sample["source_words"][i] for i in again]}
-            prefix = None if prefix_tokens is None else prefix_tokens[part]
-            constraint = None if constraints is None else constraints[part.to(constraints.device)]
-            for i, hypotheses in zip(again, self._search_lists(lists, some, prefix, constraint, bos_token)):
-                result[i] = hypotheses or result[i]
-            again = [i for i in again if not self._ended(result[i], sample)]
         return result
 
     def _ended(self, hypotheses: List[Dict], sample: Dict) -> bool:
@@ -87,12 +106,27 @@ class CandidateGenerator(SequenceGenerator):
         most = min(int(self.max_len_a * length + self.max_len_b), self.max_len - 1)
         return any(len(hypothesis["tokens"]) <= most for hypothesis in hypotheses)
 
-    def _search_lists(self, lists: CandidateLists, sample: Dict, prefix_tokens, constraints, bos_token) -> List:
-        """fairseq's search over the lists of a batch."""
-        start = time.perf_counter()
-        named = named_words(len(sample["source_words"]), prefix_tokens, constraints)
-        columns = self._columns(lists, sample, named)
-        self.statistics.list_seconds += time.perf_counter() - start
+    def _candidates(self, lists: CandidateLists, source_words: List[List[str]], named: List) -> List[Candidates]:
+        """The list of each sentence of a batch; the same one for all if it is shared."""
+        # fairseq's search wants more columns than twice the beam
+        common = min(max(lists.common, 2 * self.beam_size + lists.dictionary.nspecial), lists.words)
+        if self.scope == "sentence":
+            others = [np.union1d(lists.others(words), more) for words, more in zip(source_words, named)]
+            return [Candidates(lists, common, words[words >= common]) for words in others]
+        if self.scope == "batch":
+            shared = union([*map(lists.others, source_words), *named])
+        else:
+            if lists.per_word not in self._corpus_words:
+                self._corpus_words[lists.per_word] = self._corpus(lists)
+            shared = union([self._corpus_words[lists.per_word], *named])
+        return [Candidates(lists, common, shared[shared >= common])] * len(source_words)
+
+    def _search(self, candidates: List[Candidates], sample: Dict, prefix_tokens, constraints, bos_token) -> List:
+        """fairseq's search over the lists of some sentences."""
+        self.statistics.add_lists(np.array(list(map(len, candidates))))
+        shared, device = self.scope != "sentence", sample["net_input"]["src_tokens"].device
+        others = [words.others for words in candidates[: 1 if shared else None]]
+        columns = columns_of(candidates[0].common, others, self.pad, self.beam_size, device, shared)
         self.model.columns, self.vocab_size = columns, columns.width
         if prefix_tokens is not None:
             prefix_tokens = columns.of_words(prefix_tokens)
@@ -106,27 +140,8 @@ class CandidateGenerator(SequenceGenerator):
                 places = (tokens - columns.common).clamp(min=0)
                 if len(row):
                     hypothesis["tokens"] = torch.where(tokens < columns.common, tokens, row[places])
-        self.statistics.search_seconds += time.perf_counter() - start
+                hypothesis["candidates"] = candidates[sentence]
         return result
-
-    def _columns(self, lists: CandidateLists, sample: Dict, named: List[np.ndarray]) -> Columns:
-        # fairseq's search wants more columns than twice the beam
-        common = min(max(lists.common, 2 * self.beam_size + lists.dictionary.nspecial), len(lists.dictionary))
-        if self.scope == "corpus" and lists is self.lists:
-            if self._corpus_words is None:
-                self._corpus_words = self._corpus()
-            others = [union([self._corpus_words, *named])]
-        else:
-            others = [np.union1d(lists.others(words), more) for words, more in zip(sample["source_words"], named)]
-            if self.scope != "sentence":
-                others = [union(others)]
-        others = [words[words >= common] for words in others]
-        shared = self.scope != "sentence"
-        sentences = len(sample["source_words"])
-        self.common, self.listed = common, others * sentences if shared else others
-        self.statistics.add_lists(np.array([common + len(words) for words in self.listed]))
-        device = sample["net_input"]["src_tokens"].device
-        return columns_of(common, others, self.pad, self.beam_size, device, shared)
 
     def _constraints_in_columns(self, constraints: Tensor, columns: Columns) -> Tensor:
         packed = []
@@ -148,7 +163,16 @@ class AligningCandidateGenerator(SequenceGeneratorWithAlignment, CandidateGenera
     """The same for --print-alignment, whose own class calls `_generate` of the next."""
 
 
-KEPT = ("src_tokens", "src_lengths")
+def part_of(sample: Dict, sentences: Tensor) -> Dict:
+    """Some sentences of a batch, as far as a search reads it."""
+    inputs = {
+        name: value.index_select(0, sentences) if torch.is_tensor(value) else value
+        for name, value in sample["net_input"].items()
+    }
+    part = {"net_input": inputs}
+    if torch.is_tensor(sample.get("id")):
+        part["id"] = sample["id"].to(sentences.device).index_select(0, sentences)
+    return part
 
 
 def named_words(sentences: int, prefix_tokens: Optional[Tensor], constraints: Optional[Tensor]) -> List[np.ndarray]:

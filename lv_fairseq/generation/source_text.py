@@ -1,70 +1,111 @@
-"""The words of source sentences as they were written, also those that are outside the dictionary."""
+"""The words of source sentences as they were written, also those that are outside the dictionary.
+
+They travel inside a batch, from the collater of its dataset on, as ``sample["source_words"]``.
+"""
 
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 from fairseq.tokenizer import tokenize_line
+from torch import Tensor
 
 from lv_fairseq.errors import UserError
 
 
-class SourceText:
-    """Gives the sentences of each batch as text.
+class SourceWords:
+    """The words of each sentence of a dataset: those of a text, those that a sentence remembers from its encoding
+    (`OpenDictionary.encode_line`), or else those of the dictionary.
 
-    fairseq-generate names the sentences of a batch by number; fairseq-interactive does not, but decodes its batches one
-    after the other, in the order in which they were made.
+    Args:
+        sentences: word numbers, with an end of sentence
+        dictionary: the source dictionary
+        text: the words of each sentence
     """
 
-    def __init__(self):
-        self.sentences: Optional[List[List[str]]] = None
-        self._batches: List[List[int]] = []  # of fairseq-interactive
-        self.first = 0  # lines typed before
+    def __init__(self, sentences: Sequence[Tensor], dictionary, text: Optional[Sequence[List[str]]] = None):
+        self.sentences, self.dictionary, self.text = sentences, dictionary, text
 
-    def read(self, path: str, dictionary, dataset, progress: Callable[[int], None] = lambda done: None) -> None:
-        """A text file, which must be the one that a dataset of word numbers was made from."""
-        try:
-            lines = Path(path).read_bytes().split(b"\n")
-        except OSError as error:
-            raise UserError(f"cannot read --source-text {path}: {error.strerror or error}") from None
-        if lines[-1] == b"":
-            lines.pop()
-        if len(lines) != len(dataset):
-            raise UserError(
-                f"--source-text {path} has {len(lines):,} lines, the data {len(dataset):,} sentences: name the text "
-                "that fairseq-preprocess read"
-            )
-        self.sentences = []
-        for number, line in enumerate(lines):
-            words = tokenize_line(line.decode(errors="replace"))
-            encoded = [dictionary.index(word) for word in words]
-            if encoded != np.asarray(dataset[number])[:-1].tolist():
-                raise UserError(
-                    f"--source-text {path}, line {number + 1}: not the sentence that is in the data: name the "
-                    "tokenised text that fairseq-preprocess read"
-                )
-            self.sentences.append(words)
-            progress(1)
+    def __len__(self) -> int:
+        return len(self.sentences)
 
-    def type(self, sentences: Sequence[Sequence[str]]) -> None:
-        """The next lines of fairseq-interactive, after its tokenizer and subwords."""
-        self.first += len(self.sentences or ())
-        self.sentences, self._batches = list(sentences), []
+    def __getitem__(self, sentence: int) -> List[str]:
+        if self.text is not None:
+            return self.text[sentence]
+        numbers = self.sentences[sentence]
+        return getattr(numbers, "words", None) or [self.dictionary[number] for number in numbers.tolist()[:-1]]
 
-    def follow(self, batch: Dict) -> Dict:
-        """A batch of the lines just typed, before it is decoded."""
-        self._batches.append(batch["id"].tolist())
+    def __iter__(self) -> Iterator[List[str]]:
+        return (self[sentence] for sentence in range(len(self)))
+
+
+class WithWords:
+    """The collater of a dataset, whose batches bring the words of their sentences.
+
+    Args:
+        collate: the dataset's own
+        words: of its sentences
+        follow: is told of each batch
+    """
+
+    def __init__(
+        self, collate: Callable[..., Dict], words: SourceWords, follow: Optional[Callable[[Dict], None]] = None
+    ):
+        self.collate, self.words, self.follow = collate, words, follow
+
+    def __call__(self, *args, **kwargs) -> Dict:
+        batch = self.collate(*args, **kwargs)
+        if batch:  # fairseq fills up with empty ones
+            batch["source_words"] = [self.words[number] for number in batch["id"].tolist()]
+            if self.follow is not None:
+                self.follow(batch)
         return batch
 
-    def of_batch(self, sample, dictionary) -> Tuple[List[int], List[List[str]]]:
-        """The numbers that fairseq prints for the sentences of a batch, and their words; without a text, those of the
-        dictionary."""
-        if self._batches:
-            numbers = self._batches.pop(0)
-            return [self.first + number for number in numbers], [self.sentences[number] for number in numbers]
-        tokens = sample["net_input"]["src_tokens"].tolist()
-        numbers = sample["id"].tolist() if "id" in sample else list(range(len(tokens)))
-        if self.sentences is not None and "id" in sample:
-            return numbers, [self.sentences[number] for number in numbers]
-        ignored = (dictionary.pad(), dictionary.eos())
-        return numbers, [[dictionary[i] for i in row if i not in ignored] for row in tokens]
+
+def read_text(path: str, dictionary, dataset, cut: bool = False) -> List[List[str]]:
+    """The words of each line of a text, which must be the one that a dataset of word numbers was made from.
+
+    Args:
+        cut: sentences of the dataset may be the beginnings of lines (--truncate-source)
+    """
+    try:
+        lines = Path(path).read_bytes().split(b"\n")
+    except OSError as error:
+        raise UserError(f"cannot read --source-text {path}: {error.strerror or error}") from None
+    if lines[-1] == b"":
+        lines.pop()
+    if len(lines) != len(dataset):
+        raise UserError(
+            f"--source-text {path} has {len(lines):,} lines, the data {len(dataset):,} sentences: name the text "
+            "that fairseq-preprocess read"
+        )
+    text = []
+    for number, line in enumerate(lines):
+        numbers = np.asarray(dataset[number])[:-1].tolist()
+        words = tokenize_line(line.decode(errors="replace"))
+        words = words[: len(numbers)] if cut else words
+        if [dictionary.index(word) for word in words] != numbers:
+            raise UserError(
+                f"--source-text {path}, line {number + 1}: not the sentence that is in the data: name the "
+                "tokenised text that fairseq-preprocess read"
+            )
+        text.append(words)
+    return text
+
+
+def words_of_batch(tokens: Tensor, dictionary) -> List[List[str]]:
+    """The words that a dictionary has for a batch of sentences (sentences x length, padded on either side)."""
+    result = []
+    for row in tokens.tolist():
+        real = [place for place, number in enumerate(row) if number != dictionary.pad()] or [0]
+        result.append([dictionary[number] for number in row[real[0] : real[-1]]])
+    return result
+
+
+def first_place(tokens: Tensor, words: int, pad: int) -> int:
+    """Where the words of a sentence begin among its source positions (length), padded on either side.
+
+    They are counted from the end, since a text may hold the special symbols themselves: the last position is the end
+    of the sentence if padding is on the left.
+    """
+    return 0 if tokens[-1] == pad else len(tokens) - 1 - words

@@ -4,6 +4,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
 from lv_fairseq.errors import UserError
@@ -17,6 +18,8 @@ class OpenDictionary(Dictionary):
 
     A replacement may be any word. It gets a number far above those of the dictionary, which turns back into the word
     wherever fairseq prints or scores a hypothesis; the dictionary itself stays as it is.
+
+    What it encodes without adding words remembers its words, as ``words``, beside their numbers.
     """
 
     FIRST, MOST = 1 << 30, 1 << 20  # of the numbers; the oldest are used again
@@ -39,6 +42,13 @@ class OpenDictionary(Dictionary):
         self._next = (self._next + 1) % self.MOST
         return number
 
+    def encode_line(self, line, line_tokenizer=tokenize_line, add_if_not_exist=True, **kwargs) -> Tensor:
+        numbers = super().encode_line(line, line_tokenizer, add_if_not_exist, **kwargs)
+        if not add_if_not_exist and not kwargs.get("reverse_order"):
+            numbers = numbers.long()  # fairseq calls this, which then gives the very tensor that remembers
+            numbers.words = line_tokenizer(line)
+        return numbers
+
     def __getitem__(self, idx):
         return self._others[int(idx) - self.FIRST] if idx >= self.FIRST else super().__getitem__(idx)
 
@@ -46,7 +56,7 @@ class OpenDictionary(Dictionary):
 def replace_unknown(
     hypothesis: Dict,
     source_words: Sequence[str],
-    places: Tensor,
+    first: int,
     rule: str,
     dictionary: OpenDictionary,
     lexicon: Optional[Lexicon] = None,
@@ -56,19 +66,19 @@ def replace_unknown(
     Args:
         hypothesis: fairseq's, with "tokens" (length) and "attention" (source length x length)
         source_words: the sentence as text
-        places: where its words are among the source positions, without padding and end of sentence
+        first: where its words begin among the source positions
         rule: one of RULES
 
     Returns: how many words were unknown, and how many of them were replaced.
     """
     tokens = hypothesis["tokens"]
     unknown = torch.nonzero(tokens == dictionary.unk()).flatten()
-    if not len(unknown) or not len(places):
+    if not len(unknown) or not len(source_words):
         return len(unknown), 0
     attention = hypothesis["attention"]
     if attention is None or attention.numel() == 0:
         raise UserError("--unk-replacement needs a model with attention")
-    looked_at = attention[places][:, unknown].argmax(dim=0).tolist()
+    looked_at = attention[first : first + len(source_words), unknown].argmax(dim=0).tolist()
     words = [replacement(source_words[place], rule, lexicon) for place in looked_at]
     numbers = [dictionary.number_of(word) for word in words]
     hypothesis["tokens"] = tokens.index_put((unknown,), tokens.new_tensor(numbers))

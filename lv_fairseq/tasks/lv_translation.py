@@ -83,7 +83,7 @@ class LVTranslationTask(TranslationTask):
         with reading(split):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         if split != self.cfg.train_subset:
-            self.decoding.read_source_text(self.datasets[split].src)
+            self.decoding.follow_subset(split, self.datasets[split])
         if self.cfg.sort_window > 0 and not self.cfg.tau and split == self.cfg.train_subset:
             self.datasets[split] = LookAheadDataset(self.datasets[split], self.cfg.sort_window)
 
@@ -149,26 +149,21 @@ class LVTranslationTask(TranslationTask):
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
         if seq_gen_cls is None:
-            seq_gen_cls, own = self.decoding.generator(args, self.corpus)
+            seq_gen_cls, own = self.decoding.generator(args, kwargs.get("prefix_allowed_tokens_fn"))
             extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), **own}
         return super().build_generator(models, args, seq_gen_cls, extra_gen_cls_kwargs, **kwargs)
-
-    def corpus(self):
-        """All source sentences that will be translated."""
-        return next(dataset.src for split, dataset in self.datasets.items() if split != self.cfg.train_subset)
 
     def candidate_lists(self, sample):
         """For validation: how many words are on every list, and the other words of each sentence."""
         return self.decoding.lists_of_batch(sample)
 
     def get_interactive_tokens_and_lengths(self, lines, encode_fn):
-        lines = self.decoding.typed(lines, encode_fn, self.cfg.max_source_positions - 1)
+        lines = self.decoding.read_lines(lines, encode_fn, self.cfg.max_source_positions - 1)
         return super().get_interactive_tokens_and_lengths(lines, lambda line: line)
 
     def build_dataset_for_inference(self, *args, **kwargs):
         dataset = super().build_dataset_for_inference(*args, **kwargs)
-        collate = dataset.collater
-        dataset.collater = lambda samples: self.decoding.text.follow(collate(samples))
+        self.decoding.follow_input(dataset)
         return dataset
 
     def inference_step(self, generator, models, sample, *args, **kwargs):
