@@ -1,6 +1,13 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and folders that do not stay.
+
+Their names are not to be guessed, and are known before anything of that name is there: an exception, such as the one
+that `signals_as_exit` makes of a signal, finds what to remove at any moment. Only SIGKILL leaves something behind.
+"""
 
 import os
+import secrets
+import shutil
+import stat
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Iterator
@@ -10,12 +17,16 @@ from lv_fairseq.errors import UserError
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of ``path`` at the end. On any error nothing of it is left."""
+    """A file to write to, which takes the place of ``path`` at the end, with its permissions. On any error nothing of
+    it is left. Who has the old file open still reads the old one."""
     path = Path(os.path.realpath(path))  # what a link points to, not the link
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = hidden(path)
     try:
         try:
-            with open(temporary, "wb") as file:
+            before = mode_of(path)
+            with open(temporary, "xb") as file:  # x: never a file that is already there
+                if before is not None:
+                    os.fchmod(file.fileno(), before)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -24,3 +35,31 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
             raise UserError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def temporary_folder(beside: Path) -> Iterator[Path]:
+    """A new folder for us alone, next to a file that is to be written, which may be larger than what the system's own
+    folder for such things holds. It is removed at the end, with all that is in it."""
+    folder = hidden(beside)
+    try:
+        folder.mkdir(mode=0o700)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def hidden(path: Path) -> Path:
+    """A name that nobody can guess, next to ``path``, not longer than file systems take."""
+    return path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.tmp")
+
+
+def mode_of(path: Path):
+    """The permissions of a file; None if there is none yet. Not for folders, devices and the like: they stay."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(mode):
+        raise UserError(f"cannot write {path}: it is a {'folder' if stat.S_ISDIR(mode) else 'special file'}")
+    return stat.S_IMODE(mode)

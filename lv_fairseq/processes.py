@@ -1,18 +1,27 @@
-"""Runs a program, such as an aligner, as a child process that never outlives us."""
+"""Child processes that never outlive us, and signals that end a command in one line.
+
+- However we end in an orderly way, by an exception or by a signal inside `signals_as_exit`, `end` ends the child and
+  all of its session: also what a wrapper script or a launcher has started.
+- If we are killed (SIGKILL) the kernel kills the child. It does not kill what the child has started: data loader
+  workers of torch and the pools of ``multiprocessing`` notice by themselves that their parent is gone.
+"""
 
 import collections
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import subprocess
 import sys
 import threading
-from typing import BinaryIO, Callable, Iterator, List, Optional, Union
+import time
+from typing import BinaryIO, Callable, Iterator, List, Optional, Sequence, Union
 
 from lv_fairseq.errors import UserError
 
 GRACE = 5  # seconds between SIGTERM and SIGKILL
+CLEANING = 10  # seconds after a signal in which others change nothing
 LAST_LINES, LONGEST_LINE = 3, 200  # of stderr in an error message, and characters of each
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -34,15 +43,8 @@ def run(
         read: is given what the program prints to stderr, piece by piece
     """
     try:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-            start_new_session=True,  # so that what a wrapper script has started ends with it
-            preexec_fn=die_with_parent,
-        )
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        child = start(command, stdout=stdout, stderr=subprocess.PIPE, env=environment)
     except OSError as error:
         raise UserError(f"{name} cannot be executed: {error.strerror}") from None
     last = collections.deque(maxlen=LAST_LINES)
@@ -91,41 +93,86 @@ def how_ended(status: int) -> str:
     return f"was killed by {which}" + (" (not enough memory?)" if -status == signal.SIGKILL else "")
 
 
-def end(child: subprocess.Popen) -> None:
-    """Terminate the child and what it has started, if it still runs; whatever happens meanwhile."""
-    if child.poll() is not None:
-        return
-    try:
-        os.killpg(child.pid, signal.SIGTERM)
-        child.wait(GRACE)
-    except (ProcessLookupError, subprocess.TimeoutExpired):
-        pass
-    finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+def start(command: Sequence[str], **options) -> subprocess.Popen:
+    """A child that ends if we do; ``options`` are those of ``Popen``. Whoever starts one says at last ``end(child)``.
+
+    The thread that starts it must live as long as the child is needed: the kernel takes its end for ours.
+    """
+    return subprocess.Popen(
+        list(map(str, command)),
+        **{"stdin": subprocess.DEVNULL, **options},
+        start_new_session=True,  # a group that can be ended as a whole
+        preexec_fn=functools.partial(die_with, os.getpid()),
+    )
 
 
-def die_with_parent() -> None:
-    """In the child, before it becomes the aligner: have the kernel kill it if we are killed without a chance to act."""
+def die_with(parent: int) -> None:
+    """In a child, before it becomes another program: have the kernel kill it when its parent is gone."""
     if LIBC is not None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it went before we had asked
+            os._exit(128 + signal.SIGKILL)
+
+
+def end(child: subprocess.Popen) -> None:
+    """Terminate the child, if it still runs, and what is left of that which it has started; whatever happens
+    meanwhile."""
+    try:
+        signal_group(child, signal.SIGTERM)
+        child.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        signal_group(child, signal.SIGKILL)
+        child.wait()
+
+
+def signal_group(child: subprocess.Popen, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # all have ended; have become another user's
+        os.killpg(child.pid, number)
 
 
 @contextlib.contextmanager
-def signals_as_exit() -> Iterator[None]:
-    """SIGTERM and SIGHUP end us as an exception does, so that children and temporary files go too."""
+def signals_as_exit(result: str = "") -> Iterator[None]:
+    """SIGTERM, SIGHUP and SIGINT end a command as an exception does, so that children and temporary files go too, and
+    in one line, with exit code 128 + the signal's number. For main functions: ``@signals_as_exit()``, below
+    ``@command``.
+
+    A signal that is ignored, as SIGHUP under nohup, stays so. More of them while we are cleaning up change nothing.
+
+    Args:
+        result: to say what the signal leaves, such as "nothing was written"
+    """
+    us, last = os.getpid(), -CLEANING
 
     def leave(number, frame):
-        raise SystemExit(128 + number)
+        nonlocal last
+        if os.getpid() != us:  # a fork of ours, which has nothing to clean up
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif time.monotonic() - last > CLEANING:
+            last = time.monotonic()
+            raise StoppedError(number)
 
     before = {}
     if threading.current_thread() is threading.main_thread():  # no other may set handlers
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_DFL:
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                 before[number] = signal.signal(number, leave)
     try:
         yield
+    except StoppedError as stopped:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print(f"stopped by {stopped.name}" + f": {result}" * bool(result), file=sys.stderr, flush=True)
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class StoppedError(SystemExit):
+    """A signal has told us to end."""
+
+    def __init__(self, number: int):
+        super().__init__(128 + number)
+        self.name = signal.Signals(number).name

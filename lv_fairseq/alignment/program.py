@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional
 
-from lv_fairseq.processes import die_with_parent, end
 from lv_fairseq.errors import UserError
+from lv_fairseq.processes import end, start
 
 BUILT_IN = Path(__file__).with_name("builtin.py")
 WIDE = "-1000000"  # a threshold for -t that keeps every entry of the table
@@ -81,15 +81,8 @@ def table_flag(text: str) -> Optional[str]:
 
 def usage(option: str, path: str, *arguments: str) -> str:
     try:
-        child = subprocess.Popen(
-            [path, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "LC_ALL": "C"},
-            start_new_session=True,
-            preexec_fn=die_with_parent,
-        )
+        environment = {**os.environ, "LC_ALL": "C"}
+        child = start([path, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
     except OSError as error:
         raise UserError(f"{option} {path}: cannot be executed: {error.strerror}") from None
     try:
