@@ -26,20 +26,20 @@ class Started:
         command = list(map(str, command))
         self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
 
-    def alive(self) -> list:
-        """The command lines of its processes."""
-        found = []
+    def alive(self) -> dict:
+        """The command lines of its processes, by their numbers."""
+        found = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 if self.mark.encode() in (folder / "environ").read_bytes():
-                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                    found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except OSError:  # gone, or not ours
                 continue
         return found
 
     def wait_for(self, word: str, count: int) -> None:
         """Until so many command lines have a word."""
-        self.until(lambda: sum(word in line for line in self.alive()) >= count, f"{count} with {word}")
+        self.until(lambda: sum(word in line for line in self.alive().values()) >= count, f"{count} with {word}")
 
     def until(self, condition, what: str) -> None:
         end = time.monotonic() + 60
@@ -47,13 +47,19 @@ class Started:
             assert time.monotonic() < end, f"waited for {what}; there are {self.alive()}"
             time.sleep(0.05)
 
-    def stop(self, number: signal.Signals) -> str:
-        """Its last line, when nothing of it is left."""
-        self.process.send_signal(number)
-        said = self.process.communicate(timeout=60)[1]
-        self.until(lambda: not self.alive(), "the end of all")
-        assert self.process.returncode in (-number, 128 + number)
-        return said.rstrip("\n").split("\n")[-1]
+    def stop(self, number: signal.Signals, freeze: bool = False) -> str:
+        """Its last line, when nothing of it is left. ``freeze``: its processes cannot end by themselves."""
+        try:
+            for pid in self.alive() if freeze else ():
+                if pid != self.process.pid:
+                    os.kill(pid, signal.SIGSTOP)
+            self.process.send_signal(number)
+            assert self.process.wait(60) in (-number, 128 + number)
+            self.until(lambda: not self.alive(), "the end of all")
+            return self.process.stderr.read().rstrip("\n").split("\n")[-1]
+        finally:
+            for pid in self.alive():
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +84,7 @@ def temporary(folder):
 def test_workers_end_with_prepare(raw, tmp_path, number):
     started = prepare(raw, "train", tmp_path / "out")
     started.wait_for("scripts/prepare", 3)
-    said = started.stop(number)
+    said = started.stop(number, freeze=number == KILL)
     if number == KILL:
         started = prepare(raw, "train", tmp_path / "out")  # what the kill has left goes now
         started.wait_for("scripts/prepare", 3)
@@ -91,7 +97,7 @@ def test_workers_end_with_prepare(raw, tmp_path, number):
 def test_commands_end_with_prepare(raw, tmp_path, number):
     started = prepare(raw, "dev", tmp_path / "out")
     started.wait_for("fairseq-preprocess", 1)
-    said = started.stop(number)
+    said = started.stop(number, freeze=number == KILL)
     if number != KILL:
         assert said == "stopped by SIGHUP: what was finished is kept" and not temporary(tmp_path)
 
@@ -101,7 +107,7 @@ def test_processes_of_commands_end_with_them(tmp_path):
     (tmp_path / "pool.py").write_text(pool)
     started = Started(sys.executable, "scripts/forking.py", tmp_path / "pool.py")
     started.wait_for("pool.py", 3)
-    started.stop(KILL)
+    started.stop(KILL, freeze=True)
 
 
 @pytest.mark.parametrize("number", [KILL, TERM, HUP])
@@ -110,7 +116,7 @@ def test_trainings_end_with_their_experiment(tmp_path, number):
     folders = ("--prepared", tmp_path / "prepared", "--out", tmp_path / "out")
     started = Started(sys.executable, "scripts/run_experiment.py", tmp_path / "config.yaml", *folders)
     started.wait_for("fairseq-train", 2)
-    said = started.stop(number)
+    said = started.stop(number, freeze=number == KILL)
     if number != KILL:
         assert said.startswith(f"stopped by {number.name}: the same command goes on")
         assert not temporary(tmp_path)

@@ -23,8 +23,6 @@ import os
 import re
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
@@ -39,8 +37,9 @@ from lv_fairseq.lock import only_one
 from lv_fairseq.processes import end, signals_as_exit, start
 from lv_fairseq.progress import stage
 from preparation import folder
-from preparation.segmentation import moses, subword_model, subwords, workers
+from preparation.segmentation import moses, subword_model, subwords
 from preparation.text import check_text, read_pairs
+from preparation.workers import Workers, workers
 
 BLOCK = 2000  # sentences that a worker takes at a time
 UNCOMPARED = ("out", "workers", "no_lexicon")  # settings that change nothing in what is made
@@ -100,16 +99,14 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     return args
 
 
-def train_subwords(args: argparse.Namespace, language: str, pool: ProcessPoolExecutor) -> Path:
+def train_subwords(args: argparse.Namespace, language: str, pool: Workers) -> Path:
     path = args.out / f"spm.{language}.model"
     if not path.exists():
         print(f"training a sentencepiece model of {args.vocab_size:,} subwords for {language}", file=sys.stderr)
         text = Path(f"{args.trainpref}.{language}")
         try:
-            model = pool.submit(subword_model, text, args.vocab_size, args.workers).result()
+            (model,) = pool.map(partial(subword_model, args.vocab_size, args.workers), [text])
         except (RuntimeError, OSError) as error:
-            if isinstance(error, BrokenProcessPool):
-                raise
             reason = str(error).split("] ", 1)[-1]
             raise UserError(f"sentencepiece cannot make {args.vocab_size:,} subwords of {language}: {reason}") from None
         with written_whole(path) as file:
@@ -117,7 +114,7 @@ def train_subwords(args: argparse.Namespace, language: str, pool: ProcessPoolExe
     return path
 
 
-def segment_split(args: argparse.Namespace, split: str, lines: int, functions, pool: ProcessPoolExecutor) -> None:
+def segment_split(args: argparse.Namespace, split: str, lines: int, functions, pool: Workers) -> None:
     """Raw text of so many lines to OUT/text, and to OUT/raw if it is scored against."""
     languages, prefix = [args.source_lang, args.target_lang], getattr(args, f"{split}pref")
     outs = [args.out / "text" / f"{split}.{language}" for language in languages]
