@@ -13,6 +13,8 @@ from typing import Any, Callable, Iterator, List, Sequence
 from lv_fairseq.errors import UserError
 from lv_fairseq.processes import die_with
 
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
 
 class Workers:
     """
@@ -52,7 +54,12 @@ def workers(count: int) -> Iterator[Workers]:
             ours, theirs = multiprocessing.Pipe()
             processes.append(multiprocessing.Process(target=serve, args=(theirs, os.getpid()), daemon=True))
             connections.append(ours)
-            processes[-1].start()
+            # Python drops an exception in what it runs around a fork, as one that a signal's handler raises
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+            try:
+                processes[-1].start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             theirs.close()  # so that the end of the process is the end of the connection
         yield Workers(connections)
     finally:
@@ -66,6 +73,7 @@ def serve(connection, parent: int) -> None:
     """In a process: work until there is no more."""
     die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     while True:
         try:
             function, item = connection.recv()
