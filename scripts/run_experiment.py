@@ -13,14 +13,12 @@ decodings run side by side (`parallel`), which costs less than many threads for 
 """
 
 import argparse
+import hashlib
 import itertools
 import json
 import os
 import re
-import runpy
 import shutil
-import signal
-import sys
 import time
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
@@ -28,15 +26,25 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from experiment.config import DEFAULTS, keep_config, load_config, signature
 from experiment.rows import Row, rows
 from experiment.stages import Stages
-from experiment.training import curve, points, trained_hours
+from experiment.training import best_points, curve, points, trained_hours
+from preparation import folder as preparation
+from preparation.text import read_lines
+from programs import Parser, file_errors, made_whole
+from scoring import best_hypotheses, score, write_hypotheses
 
 from lv_fairseq.corpus_coverage import count_words, coverage
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import written_whole
+from lv_fairseq.lock import only_one
+from lv_fairseq.processes import signals_as_exit
 
 ROOT = Path(__file__).resolve().parent.parent
 PLUGIN = ["--user-dir", ROOT / "lv_fairseq", "--task", "lv_translation"]
-scoring = runpy.run_path(str(ROOT / "scripts" / "score"))
+STOPPED = (
+    "the same command goes on; a training goes on from its last checkpoint, and fairseq saves one after each epoch if "
+    "its flags do not say more often"
+)
+SCORES = ("bleu", "interval", "hypotheses", "ms_per_word", "summary")
 
 
 class Experiment:
@@ -49,29 +57,29 @@ class Experiment:
 
     def __init__(self, config: Dict, prepared: Path, out: Path):
         self.config, self.prepared, self.out = config, prepared, out
-        settings = json.loads((prepared / "prepare.json").read_text(encoding="utf-8"))
+        settings = preparation.read(prepared)
         self.languages = [settings["source_lang"], settings["target_lang"]]
         self.stages = Stages(out, ROOT, config["parallel"])
         self.results = {"name": config["name"], "signature": signature(config), "systems": [], "grid": [], "curves": []}
 
     def run(self) -> None:
         config = self.config
-        self.results["corpus"] = self.stages.stage("corpus", self.corpus)
+        self.results["corpus"] = self.stages.stage("corpus", self.corpus, dict, ("source", "target", "pairs"))
         self.results["texts"] = self.texts()
         self.shortlist_data()
         runs = self.train_all()
         tuned = self.tune_all(runs)
         first = runs[f"lv{config['seeds'][0]}"]
-        best_k = self.choose_lists(points(first)[0])
+        best_k = self.choose_lists(best_points(first)[0])
         lists = ["--candidate-frequent", best_k[0], "--candidate-per-word", best_k[1]]
         self.results["signature"].update({"K": best_k[0], "K'": best_k[1]})
-        models = {name: points(run)[:1] for name, run in runs.items()}
-        models["lv"], models["frozen"] = points(first)[:1], tuned["reshuffle"][:1]
+        models = {name: best_points(run) for name, run in runs.items()}
+        models["lv"], models["frozen"] = best_points(first), tuned["reshuffle"][:1]
         models["ensemble"] = list(itertools.chain.from_iterable(tuned.values()))
         table = rows(config, models, self.out / "shortlist", self.prepared / "data", self.words(), *best_k)
         self.results["systems"] = self.decode_all(table)
         self.results["curves"] = self.curves(runs)
-        self.results["attention"] = self.stages.stage("attention", lambda: self.attention(first, lists))
+        self.results["attention"] = self.stages.stage("attention", lambda: self.attention(first, lists), list)
         with written_whole(self.out / "results.json") as file:
             file.write(json.dumps(self.results, indent=1, ensure_ascii=False).encode())
         for row in self.results["systems"]:
@@ -89,6 +97,8 @@ class Experiment:
 
     def tune_all(self, runs: Dict[str, Path]) -> Dict[str, List[Path]]:
         """The best points of each LV run, tuned with frozen word vectors until they get no better."""
+        best = {name: best_points(run, self.config["points"]) for name, run in runs.items()}
+        del best["rnnsearch"]  # looked at all the same: a run without a point is told of before hours of tuning
 
         def tune(name: str, place: int, point: Path) -> Path:
             seed = int(name[2:]) if name.startswith("lv") else 1
@@ -96,7 +106,6 @@ class Experiment:
             tuned = self.train(f"frozen-{name}-{place}", self.prepared / "data", seed, **flags)
             return (points(tuned) or [point])[0]
 
-        best = {name: points(run)[: self.config["points"]] for name, run in runs.items() if name != "rnnsearch"}
         jobs = [(name, i, point) for name, points in best.items() for i, point in enumerate(points, start=1)]
         tuned: Dict[str, List[Path]] = {}
         for job, path in zip(jobs, self.stages.together(lambda job=job: tune(*job) for job in jobs)):
@@ -114,7 +123,7 @@ class Experiment:
         """Learning curves, under names that say what was trained."""
         names = {"rnnsearch": f"RNNsearch, {self.config['shortlist']:,} words", "reshuffle": "RNNsearch-LV, reshuffled"}
         names.update({f"lv{seed}": f"RNNsearch-LV, seed {seed}" for seed in self.config["seeds"]})
-        before = 3600 * trained_hours(points(runs["reshuffle"])[0])
+        before = 3600 * trained_hours(best_points(runs["reshuffle"])[0])
         frozen = curve(f"{names['reshuffle']}, then frozen", self.out / "frozen-reshuffle-1", before)
         return [*(curve(names[name], run) for name, run in runs.items()), frozen]
 
@@ -150,15 +159,14 @@ class Experiment:
         folder, words = self.out / "shortlist", self.config["shortlist"]
         if folder.exists():
             return
-        part = self.out / "shortlist.part"
-        shutil.rmtree(part, ignore_errors=True)
         prefixes = [
             x for split in ("train", "valid", "test") for x in (f"--{split}pref", self.prepared / "text" / split)
         ]
-        flags = ["-s", self.languages[0], "-t", self.languages[1], "--destdir", part, "--workers", os.cpu_count() or 1]
+        flags = ["-s", self.languages[0], "-t", self.languages[1], "--workers", os.cpu_count() or 1]
         flags += ["--nwordssrc", words, "--nwordstgt", words]
-        self.stages.command("fairseq-preprocess", *prefixes, *flags, log=self.out / "logs" / "shortlist.log")
-        os.replace(part, folder)
+        with made_whole(folder) as part:
+            log = self.out / "logs" / "shortlist.log"
+            self.stages.command("fairseq-preprocess", *prefixes, *flags, "--destdir", part, log=log)
 
     def train(
         self, name: str, data: Path, seed: int, shortlist=False, reshuffle=False, frozen_from: Optional[Path] = None
@@ -208,16 +216,16 @@ class Experiment:
         path = ":".join(map(str, paths))
         started = time.monotonic()
         text = self.stages.command("fairseq-generate", data, *PLUGIN, "--path", path, *own, log=output)
-        detokenised, scores = scoring["score"](self.prepared, output, subset, sentences)
+        detokenised, scores = score(self.prepared, output, subset, sentences)
         hypotheses = output.with_suffix(".hyp")
-        with written_whole(hypotheses) as file:
-            file.writelines(line.encode() + b"\n" for line in detokenised)
+        write_hypotheses(hypotheses, detokenised)
         times = re.search(r"Translated [\d,]+ sentences \(([\d,]+) tokens\) in ([\d.]+)s", text)
+        pace = 1000 * float(times.group(2)) / max(int(times.group(1).replace(",", "")), 1) if times else None
         told = re.search(r"([\d,]+) sentences?, .*", text)
         return {
             **scores,
             "hypotheses": str(hypotheses.relative_to(self.out)),
-            "ms_per_word": 1000 * float(times.group(2)) / max(int(times.group(1).replace(",", "")), 1),
+            "ms_per_word": pace,
             "seconds": time.monotonic() - started,
             "summary": told.group(0) if told else "",
         }
@@ -250,7 +258,7 @@ class Experiment:
             flags = ["--candidate-frequent", k, "--candidate-per-word", per_word]
             name = f"grid.{k}.{per_word}"
             work = lambda: self.generate(name, "valid", [checkpoint], flags, data, False, sentences)
-            return self.stages.stage(name, work)
+            return self.stages.stage(name, work, dict, SCORES)
 
         found = self.stages.together(lambda point=point: decode(*point) for point in grid)
         for (k, per_word), scores in zip(grid, found):
@@ -264,21 +272,23 @@ class Experiment:
 
     def grid_data(self) -> Tuple[Path, int]:
         """The first sentences of the development set, binarised, and how many they are."""
-        folder, part = self.out / "grid", self.out / "grid.part"
+        folder = self.out / "grid"
         if not folder.exists():
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir(parents=True)
-            flags = ["--validpref", part / "text", "--destdir", part, "-s", self.languages[0], "-t", self.languages[1]]
-            for side, language in zip(("src", "tgt"), self.languages):
-                with open(self.prepared / "text" / f"valid.{language}", "rb") as text:
-                    lines = list(itertools.islice(text, self.config["grid_sentences"]))
-                (part / f"text.{language}").write_bytes(b"".join(lines))
-                flags += [f"--{side}dict", self.prepared / "data" / f"dict.{language}.txt"]
-            self.stages.command("fairseq-preprocess", *flags, log=self.out / "logs" / "grid.log")
-            os.replace(part, folder)
+            with made_whole(folder) as part:
+                self.binarise_grid(part)
         return folder, sum(1 for _ in open(folder / f"text.{self.languages[0]}", "rb"))
 
-    def coverage(self, k: int, per_word: int) -> float:
+    def binarise_grid(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        flags = ["--validpref", folder / "text", "--destdir", folder, "-s", self.languages[0], "-t", self.languages[1]]
+        for side, language in zip(("src", "tgt"), self.languages):
+            with open(self.prepared / "text" / f"valid.{language}", "rb") as text:
+                lines = list(itertools.islice(text, self.config["grid_sentences"]))
+            (folder / f"text.{language}").write_bytes(b"".join(lines))
+            flags += [f"--{side}dict", self.prepared / "data" / f"dict.{language}.txt"]
+        self.stages.command("fairseq-preprocess", *flags, log=self.out / "logs" / "grid.log")
+
+    def coverage(self, k: int, per_word: int) -> Optional[float]:
         """Share of the words of the development set's references that are on their lists."""
         text = self.prepared / "text"
         flags = ["--source", text / f"valid.{self.languages[0]}", "--target", text / f"valid.{self.languages[1]}"]
@@ -286,12 +296,13 @@ class Experiment:
         flags += ["--target-dict", self.prepared / "data" / f"dict.{self.languages[1]}.txt"]
         log = self.out / "logs" / "coverage.log"
         work = lambda: self.stages.command("lv-lexicon", "coverage", self.prepared / "lexicon", *flags, log=log)
-        return float(re.search(r"([\d.]+) %", self.stages.stage(f"coverage.{k}.{per_word}", work)).group(1)) / 100
+        share = re.search(r"([\d.]+) %", self.stages.stage(f"coverage.{k}.{per_word}", work))
+        return float(share.group(1)) / 100 if share else None
 
     def decode(self, row: Row, split: str) -> Dict:
         """Translations of one row of the table for the development or the test set."""
         work = lambda: self.generate(row.id, split, row.paths, row.flags, row.data, row.replace)
-        return self.stages.stage(f"decode.{row.id}.{split}", work)
+        return self.stages.stage(f"decode.{row.id}.{split}", work, dict, SCORES)
 
     def figures(self, row: Row) -> Dict:
         """What results.json says of a row."""
@@ -309,7 +320,7 @@ class Experiment:
             found = re.search(pattern, told)
             figures["decoding"][key] = int(found.group(1).replace(",", "")) if found else None
         if not row.replace:  # what is unknown stands in the output
-            lines = scoring["best_hypotheses"](self.out / "outputs" / f"{row.id}.test.out")
+            lines = best_hypotheses(self.out / "outputs" / f"{row.id}.test.out")
             figures["decoding"]["unknown"] = sum(line.split().count("<unk>") for line in lines)
         return figures
 
@@ -320,15 +331,15 @@ class Experiment:
         own = ["--gen-subset", "test", "--beam", self.config["beam"], *self.config["generate"], *flags]
         own += ["--lexicon", self.prepared / "lexicon"]
         text = self.stages.command(
-            "fairseq-generate", self.prepared / "data", *PLUGIN, "--path", points(run)[0], *own, log=output
+            "fairseq-generate", self.prepared / "data", *PLUGIN, "--path", best_points(run)[0], *own, log=output
         )
         rows: Dict[str, Dict] = {}
-        for line in text.splitlines():
+        for line in text.split("\n"):
             found = re.match(r"([SHA])-(\d+)\t(.*)", line)
             if found:
                 rows.setdefault(found.group(2), {}).setdefault(found.group(1), found.group(3))
-        replaced = scoring["best_hypotheses"](self.out / "outputs" / "lv-unk.test.out")
-        sources = (self.prepared / "text" / f"test.{self.languages[0]}").read_text(encoding="utf-8").split("\n")
+        replaced = best_hypotheses(self.out / "outputs" / "lv-unk.test.out")
+        sources = read_lines(self.prepared / "text" / f"test.{self.languages[0]}")
         pictures = []
         for number, row in rows.items():
             target = row["H"].split("\t")[1].split()
@@ -344,10 +355,28 @@ class Experiment:
         return sorted(pictures, key=lambda picture: not picture["replaced"])[: self.config["attention"]]
 
 
+def check_prepared(folder: Path) -> str:
+    """All that the rows need must be there, before any training. Returns what tells one prepared text from another."""
+    about = preparation.read(folder)
+    for language in (about["source_lang"], about["target_lang"]):
+        for subset, kind in itertools.product(("train", "valid", "test"), ("text", "raw")):
+            if (subset, kind) != ("train", "raw"):
+                preparation.text_of(folder, subset, language, kind)
+    if not (folder / "data").is_dir():
+        raise UserError(f"there is no {folder / 'data'}: give the same scripts/prepare command again")
+    if not (folder / "lexicon").is_file():
+        raise UserError(f"{folder} has no lexicon: give the same scripts/prepare command without --no-lexicon")
+    told = {name: value for name, value in about.items() if name not in preparation.NO_MATTER}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
 @command
-def main() -> None:
+@signals_as_exit(STOPPED)
+@file_errors()
+def main(argv: Optional[Sequence[str]] = None) -> None:
     keys = "\n".join(f"  {key}: {value}" for key, value in DEFAULTS.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
+        prog="run_experiment.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"keys of a configuration and their defaults (scripts/experiment/config.py says more):\n{keys}",
@@ -355,22 +384,17 @@ def main() -> None:
     parser.add_argument("config", type=Path, help="a small YAML file; see examples")
     parser.add_argument("--prepared", type=Path, required=True, help="what scripts/prepare made")
     parser.add_argument("--out", type=Path, required=True, help="where models, outputs and results.json go")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     config = load_config(args.config)
-    if not (args.prepared / "prepare.json").is_file():
-        raise UserError(f"{args.prepared} was not made by scripts/prepare")
-    args.out.mkdir(parents=True, exist_ok=True)
-    keep_config(config, args.out / "config.json")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        Experiment(config, args.prepared.resolve(), args.out.resolve()).run()
-    except KeyboardInterrupt:
-        print(
-            f"stopped: the same command goes on from what is in {args.out}; a training goes on from its last "
-            "checkpoint, and fairseq saves one after each epoch if its flags do not say more often",
-            file=sys.stderr,
-        )
-        sys.exit(130)
+    prepared, out = args.prepared.resolve(), args.out.resolve()
+    for path in (prepared, out):
+        if os.pathsep in str(path):
+            raise UserError(f"{path}: fairseq takes {os.pathsep!r} for the end of a path, name another folder")
+    identity = check_prepared(prepared)
+    out.mkdir(parents=True, exist_ok=True)
+    with only_one(out):
+        keep_config(config, identity, out / "config.json")
+        Experiment(config, prepared, out).run()
 
 
 if __name__ == "__main__":

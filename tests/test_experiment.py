@@ -1,10 +1,15 @@
-"""The whole table on a few sentences, end to end; takes minutes."""
+"""The whole table on a few sentences, end to end, which takes minutes; and what can go wrong before and between."""
 
 import json
-import runpy
+import shutil
 
 import pytest
+import torch
 from conftest import make_corpus, run
+from in_process import begin_experiment, experiment, refused, run_experiment
+
+from lv_fairseq import UserError
+from lv_fairseq.lock import only_one
 
 CONFIG = """
 name: small
@@ -38,7 +43,7 @@ def test_every_row_of_the_table(tmp_path):
     assert all(set(row["against"]) <= set(ids[:i]) for i, row in enumerate(results["systems"]))
     for row in results["systems"]:
         for subset in ("dev", "test"):
-            assert len((tmp_path / "out" / row[subset]["hypotheses"]).read_text(encoding="utf-8").splitlines()) == 30
+            assert len((tmp_path / "out" / row[subset]["hypotheses"]).read_bytes().split(b"\n")) == 31
     assert results["curves"][0]["points"] and results["signature"]["K"] in (200, 600)
     again = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders)
     assert "== " not in again.stdout  # nothing is done twice
@@ -51,18 +56,132 @@ def test_every_row_of_the_table(tmp_path):
     "text, message",
     [
         ("tua: 5\n", "unknown keys: tua"),
+        ("{1: 2, tua: 3}\n", "unknown keys: 1, tua"),
         ("seeds: 1\n", "seeds must be a list, [...], not 1"),
         ("seeds: []\n", "seeds must be a list of whole numbers, not []"),
         ("hours: abc\n", "hours must be a number above 0, not 'abc'"),
+        ("hours: .inf\n", "hours must be a number above 0, not inf"),
         ("beam: 0\n", "beam must be a whole number, at least 1, not 0"),
+        ("train: [[--lr, 1]]\n", "train must be a list of words and numbers"),
+        ("unk_replacement: all\n", "unk_replacement must be one of none, copy"),
         ("- a\n", "must have lines `key: value`"),
+        ("a: [\n", "cannot read"),
+        ("a: 2020-99-99\n", "cannot read"),
+        ("name: \udcff\n", "cannot read"),
     ],
 )
-def test_a_wrong_config_is_refused(tmp_path, text, message):
-    (tmp_path / "config.yaml").write_text(text)
+def test_a_wrong_config_is_refused(tmp_path, capsys, text, message):
+    (tmp_path / "config.yaml").write_bytes(text.encode(errors="surrogateescape"))
     options = ("--prepared", tmp_path, "--out", tmp_path / "out")
-    result = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *options, check=False)
-    assert result.returncode == 1 and message in result.stderr.strip().splitlines()[-1]
+    assert message in refused(run_experiment.main, capsys, tmp_path / "config.yaml", *options)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """An experiment whose trainings have ended, with what there is to it before the first translation."""
+    begin_experiment(tmp_path, "seeds: [1]\n")
+    for name in ("rnnsearch", "lv1", "reshuffle"):
+        (tmp_path / "out" / name).mkdir()
+        (tmp_path / "out" / name / "checkpoint.best_loss_5.125.pt").write_bytes(b"")
+        (tmp_path / "out" / "stages" / f"train.{name}.json").write_text('""')
+    return tmp_path
+
+
+def refusal(begun, capsys):
+    folders = ("--prepared", begun / "prepared", "--out", begun / "out")
+    return refused(run_experiment.main, capsys, begun / "config.yaml", *folders)
+
+
+def test_a_training_without_a_finite_loss_is_told_of(begun, capsys):
+    folder = begun / "out" / "lv1"
+    (folder / "checkpoint.best_loss_nan.pt").write_bytes(b"")
+    (folder / "checkpoint.best_loss_inf.pt").write_bytes(b"")
+    (folder / "checkpoint.best_loss_4.5001.pt").write_bytes(b"")
+    assert [path.name[21:] for path in experiment.training.points(folder)] == ["4.5001.pt", "5.125.pt"]
+    for path in folder.glob("*_[45]*.pt"):
+        path.unlink()
+    said = refusal(begun, capsys)
+    assert said.startswith("the training lv1 left no model whose loss on the development set is a number")
+    assert "fairseq-train.log" in said
+
+
+@pytest.mark.parametrize(
+    "missing, message",
+    [
+        ("lexicon", "has no lexicon: give the same scripts/prepare command without --no-lexicon"),
+        ("text/test.en", "if it is given --testpref"),
+        ("raw/test.de", "if it is given --testpref"),
+        ("data", "give the same scripts/prepare command again"),
+        ("prepare.json", "was not made by scripts/prepare"),
+    ],
+)
+def test_what_is_missing_is_told_before_any_training(begun, capsys, missing, message):
+    path = begun / "prepared" / missing
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.rmtree(begun / "out")
+    assert message in refusal(begun, capsys)
+    assert not (begun / "out").exists()
+
+
+def test_an_experiment_goes_on_with_its_own_text_only(begun, capsys):
+    path = begun / "out" / "lv1" / "checkpoint.best_loss_5.125.pt"
+    path.unlink()
+    assert "left no model" in refusal(begun, capsys)  # as far as it comes
+    (begun / "prepared").rename(begun / "moved")
+    shutil.copytree(begun / "moved", begun / "prepared")
+    assert "left no model" in refusal(begun, capsys)  # the same text in another place
+    about = json.loads((begun / "prepared" / "prepare.json").read_text())
+    about["texts"]["train.en"]["bytes"] = 5
+    (begun / "prepared" / "prepare.json").write_text(json.dumps(about))
+    assert refusal(begun, capsys) == f"{begun}/out was begun with another --prepared: take another --out, or remove it"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", "\xff"])
+def test_a_damaged_stage_is_named(begun, capsys, text):
+    path = begun / "out" / "stages" / "corpus.json"
+    path.write_bytes(text.encode("latin-1"))
+    assert refusal(begun, capsys) == f"{path} is damaged: remove it, and the same command does this stage again"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\xff"])
+def test_a_damaged_config_json_is_named(begun, capsys, text):
+    path = begun / "out" / "config.json"
+    path.write_bytes(text.encode("latin-1"))
+    assert refusal(begun, capsys) == f"{path} is damaged: take another --out, or remove {begun}/out"
+
+
+def test_a_folder_that_cannot_be_used_is_named(begun, capsys):
+    with only_one(begun / "out"):
+        assert "is at work in" in refusal(begun, capsys)
+    shutil.rmtree(begun / "out")
+    (begun / "out").write_text("mine")
+    assert refusal(begun, capsys).startswith(f"{begun}/out: ")
+    assert (begun / "out").read_text() == "mine"
+    folders = ("--prepared", begun / "prepared", "--out", begun / "a:b")
+    assert "fairseq takes ':'" in refused(run_experiment.main, capsys, begun / "config.yaml", *folders)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    path = tmp_path / "checkpoint_last.pt"
+    torch.save({"extra_state": {"previous_training_time": 1800}}, path)
+    assert experiment.training.trained_hours(path) == 0.5
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"", b"text"):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="no whole checkpoint"):
+            experiment.training.trained_hours(path)
+
+
+def test_one_failure_ends_the_others(tmp_path):
+    stages = experiment.stages.Stages(tmp_path, tmp_path, parallel=2)
+    code = "import time; time.sleep(600)"
+    works = [
+        lambda: stages.command("python", "-c", "raise SystemExit(3)", log=tmp_path / "short.log"),
+        lambda: stages.command("python", "-c", code, log=tmp_path / "long.log"),
+    ]
+    with pytest.raises(UserError, match="python failed: the reason is at the end of .*short.log"):
+        stages.together(works)
 
 
 def test_a_learning_curve_counts_the_time_of_updates_over_restarts(tmp_path):
@@ -72,12 +191,12 @@ def test_a_learning_curve_counts_the_time_of_updates_over_restarts(tmp_path):
         {"valid_nll_loss": "5.5", "valid_num_updates": "250"},
         {"valid_nll_loss": "5.5", "valid_num_updates": "250"},  # fairseq writes some lines twice
         {"num_updates": "200", "train_wall": "40", "wall": "0"},  # started again from 150
+        {"valid_nll_loss": "nan", "valid_num_updates": "250"},
         {"num_updates": "300", "train_wall": "70", "wall": "0"},
         {"valid_nll_loss": "4.5", "valid_num_updates": "300"},
     ]
     (tmp_path / "train.log").write_text("\n".join(map(json.dumps, log)))
-    curve = runpy.run_path("scripts/experiment/training.py")["curve"]
-    points = curve("lv1", tmp_path, 1000)["points"]
+    points = experiment.training.curve("lv1", tmp_path, 1000)["points"]
     assert [(point["updates"], point["bits"], point["seconds"]) for point in points] == [
         (250, 5.5, 1000 + 50 + 60 + 50 * 0.6),
         (300, 4.5, 1000 + 50 + 60 + 40 + 70),

@@ -2,9 +2,13 @@
 # The main job from nothing: make a corpus, binarise it with all its words, train RNNsearch over partitions of the
 # vocabulary, make a lexicon, translate the test set over candidate lists, score it.
 # What is done already is not done again: training goes on from its last checkpoint. Start over with: rm -r runs/demo
+#   examples/demo/run.sh [OUT] [PAIRS]
 set -euo pipefail
-cd "$(dirname "$0")/../.."
-out=${1:-runs/demo}
+source "$(dirname "$0")/../start.sh"
+out=${1:+$(realpath -m "$1")}
+out=${out:-runs/demo}
+pairs=${2:-60000}
+cd "$root"
 plugin=(--user-dir lv_fairseq --task lv_translation)
 
 trap 'echo "That did not work: the reason is at the end of the newest .log file in $out" >&2' ERR
@@ -12,24 +16,24 @@ step() { printf '\n== %s\n' "$*"; }
 
 step "1. A corpus of two made-up languages: $out/text"
 if [ ! -d "$out/text" ]; then
-  python scripts/demo_corpus.py --out "$out/text.part" --pairs 60000 --lemmas 1000 --max-clauses 2
+  $tied python scripts/demo_corpus.py --out "$out/text.part" --pairs "$pairs" --lemmas 1000 --max-clauses 2
   mv "$out/text.part" "$out/text"
 fi
 
 step "2. Binarised, with all words of the training text: $out/data"
 if [ ! -d "$out/data" ]; then
   rm -rf "$out/data.part"
-  fairseq-preprocess --source-lang src --target-lang tgt --destdir "$out/data.part" --workers 2 \
+  $tied fairseq-preprocess --source-lang src --target-lang tgt --destdir "$out/data.part" --workers 2 \
     --trainpref "$out/text/train" --validpref "$out/text/valid" --testpref "$out/text/test" > "$out/preprocess.log" 2>&1
   mv "$out/data.part" "$out/data"
 fi
 grep -oE '\[(src|tgt)\] .*(train|test)\.(src|tgt): .*' "$out/preprocess.log"
 
 step "3. Partitions of at most 8,000 target words"
-lv-partition "$out/data" --tau 8000 --max-tokens 2000
+$tied lv-partition "$out/data" --tau 8000 --max-tokens 2000
 
 step "4. Training (about 4 minutes on 2 cores; all of the log is in $out/train.log)"
-fairseq-train "$out/data" "${plugin[@]}" --arch rnnsearch_small --dropout 0.1 \
+$tied fairseq-train "$out/data" "${plugin[@]}" --arch rnnsearch_small --dropout 0.1 \
   --optimizer adam --lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 200 --clip-norm 1.0 \
   --tau 8000 --criterion partition_cross_entropy --label-smoothing 0.1 \
   --max-tokens 2000 --max-epoch 1 --save-dir "$out/model" --no-epoch-checkpoints \
@@ -38,14 +42,14 @@ fairseq-train "$out/data" "${plugin[@]}" --arch rnnsearch_small --dropout 0.1 \
 
 step "5. A lexicon from the training text: $out/lexicon"
 if [ ! -f "$out/lexicon" ]; then
-  lv-lexicon build --source "$out/text/train.src" --target "$out/text/train.tgt" --out "$out/lexicon" \
+  $tied lv-lexicon build --source "$out/text/train.src" --target "$out/text/train.tgt" --out "$out/lexicon" \
     --source-dict "$out/data/dict.src.txt" --target-dict "$out/data/dict.tgt.txt" 2> "$out/lexicon.log"
 fi
-lv-lexicon coverage "$out/lexicon" --source "$out/text/valid.src" --target "$out/text/valid.tgt" \
+$tied lv-lexicon coverage "$out/lexicon" --source "$out/text/valid.src" --target "$out/text/valid.tgt" \
   --frequent 0,1000,4000 --per-word 0,5,10,20 2> /dev/null
 
 step "6. Translating the test set over candidate lists of 4,000 frequent words and 10 for each source word: $out/test.out"
-fairseq-generate "$out/data" "${plugin[@]}" --path "$out/model/checkpoint_best.pt" --beam 5 --max-tokens 4000 \
+$tied fairseq-generate "$out/data" "${plugin[@]}" --path "$out/model/checkpoint_best.pt" --beam 5 --max-tokens 4000 \
   --candidate-frequent 4000 --candidate-per-word 10 --lexicon "$out/lexicon" \
   --unk-replacement lexicon-lowercase --source-text "$out/text/test.src" > "$out/test.out" 2> "$out/generate.log"
 tail -n 1 "$out/generate.log"

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # The paper's English to French experiment, with 500,000 words on both sides.
-#   examples/wmt14_en_fr/run.sh RAW [OUT]
+#   examples/wmt14_en_fr/run.sh RAW [OUT] [CONFIG]
 # RAW holds train.en, train.fr (WMT'14: Europarl v7, Common Crawl, UN, News Commentary, Gigaword),
 # dev.en, dev.fr (news-test 2012 and 2013 together) and test.en, test.fr (news-test 2014), untokenised.
 set -euo pipefail
 source "$(dirname "$0")/../start.sh"
 if [ $# -lt 1 ]; then
-  echo "usage: $0 RAW [OUT]" >&2
+  echo "usage: $0 RAW [OUT] [CONFIG]" >&2
   exit 2
 fi
 raw=$(realpath -m "$1")
 out=$(realpath -m "${2:-$root/runs/wmt14_en_fr}")
+config=$(realpath -m "${3:-$root/examples/wmt14_en_fr/config.yaml}")
 cd "$root"
-scripts/prepare --source-lang en --target-lang fr --trainpref "$raw/train" --validpref "$raw/dev" --testpref "$raw/test" \
-  --out "$out" --words 500000 --max-length 50
-python scripts/run_experiment.py examples/wmt14_en_fr/config.yaml --prepared "$out" --out "$out/experiment"
-lv-report "$out/experiment"
+$tied scripts/prepare --source-lang en --target-lang fr --trainpref "$raw/train" --validpref "$raw/dev" \
+  --testpref "$raw/test" --out "$out" --words 500000 --max-length 50
+$tied python scripts/run_experiment.py "$config" --prepared "$out" --out "$out/experiment"
+$tied lv-report "$out/experiment"

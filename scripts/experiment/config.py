@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import math
 import os
 import platform
 from pathlib import Path
@@ -32,51 +33,68 @@ DEFAULTS = {
     "attention": 4,  # sentences to draw
     "parallel": 1,  # trainings or decodings at a time, which share the cores
 }
+UNK_REPLACEMENTS = ("none", "copy", "lexicon", "lexicon-lowercase")
 CAN_CHANGE = ("name", "parallel", "attention")  # after some stages are done
 
 
 def load_config(path: Path) -> Dict:
     try:
-        given = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, yaml.YAMLError) as error:
+        given = yaml.safe_load(path.read_bytes()) or {}
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that is none
         raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from None
     if not isinstance(given, dict):
         raise UserError(f"{path} must have lines `key: value`. Known keys are: {', '.join(DEFAULTS)}")
-    unknown = set(given) - set(DEFAULTS)
-    for key in set(given) - unknown:
-        what = expected(key, given[key])
-        if what:
-            raise UserError(f"{path}: {key} must be {what}, not {given[key]!r}")
+    unknown = sorted(str(key) for key in given if key not in DEFAULTS)
     if unknown:
-        raise UserError(f"{path} has unknown keys: {', '.join(sorted(unknown))}. Known are: {', '.join(DEFAULTS)}")
+        raise UserError(f"{path} has unknown keys: {', '.join(unknown)}. Known are: {', '.join(DEFAULTS)}")
+    for key, value in given.items():
+        what = expected(key, value)
+        if what:
+            raise UserError(f"{path}: {key} must be {what}, not {value!r}")
     return {**DEFAULTS, **given}
+
+
+def whole(value, lowest: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= lowest
 
 
 def expected(key: str, value) -> str:
     """What a value must be, if it is something else."""
     default, number = DEFAULTS[key], isinstance(value, (int, float)) and not isinstance(value, bool)
-    whole = lambda x: isinstance(x, int) and not isinstance(x, bool)
+    if key == "unk_replacement":
+        return "" if value in UNK_REPLACEMENTS else f"one of {', '.join(UNK_REPLACEMENTS)}"
     if isinstance(default, str):
         return "" if isinstance(value, str) else "a word"
+    if key in ("train", "generate"):
+        flags = isinstance(value, list) and all(isinstance(x, str) or type(x) in (int, float) for x in value)
+        return "" if flags else "a list of words and numbers, [...]"
     if isinstance(default, list):
         if not isinstance(value, list):
             return "a list, [...]"
-        flags = key in ("train", "generate")
-        return "" if flags or value and all(whole(x) and x >= 0 for x in value) else "a list of whole numbers"
+        return "" if value and all(map(whole, value)) else "a list of whole numbers"
     if isinstance(default, float):
-        return "" if number and value > 0 else "a number above 0"
+        return "" if number and 0 < value < math.inf else "a number above 0"
     lowest = 0 if key in ("source_tau", "attention") else 1
-    if default is None and value is None or whole(value) and value >= lowest:
+    if default is None and value is None or whole(value, lowest):
         return ""
     return f"a whole number, at least {lowest}"
 
 
-def keep_config(config: Dict, path: Path) -> None:
-    """Stages that are done were done with these settings: others would make a table of two kinds of rows."""
+def keep_config(config: Dict, prepared: str, path: Path) -> None:
+    """Stages that are done were done with these settings and this text: others would make a table of two kinds of rows.
+
+    ``prepared``: what tells one prepared text from another."""
     if not path.exists():
         with written_whole(path) as file:
-            file.write(json.dumps(config, indent=1).encode())
-    before = json.loads(path.read_text(encoding="utf-8"))
+            file.write(json.dumps({**config, "prepared": prepared}, indent=1).encode())
+    try:
+        before = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        before = None
+    if not isinstance(before, dict):
+        raise UserError(f"{path} is damaged: take another --out, or remove {path.parent}")
+    if before.get("prepared", prepared) != prepared:
+        raise UserError(f"{path.parent} was begun with another --prepared: take another --out, or remove it")
     changed = [key for key in config if key not in CAN_CHANGE and config[key] != before.get(key, DEFAULTS[key])]
     if changed:
         raise UserError(f"{path.parent} was begun with another {', '.join(changed)}: take another --out, or remove it")

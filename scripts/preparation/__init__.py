@@ -1,0 +1,1 @@
+"""The parts of scripts/prepare: texts, segmentation, and the folder in which everything goes."""
