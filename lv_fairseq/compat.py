@@ -1,12 +1,4 @@
-"""Every difference between the supported fairseq and torch versions, and nothing else.
-
-==============  ===========  ==========================
-Python          fairseq      from PyPI as
-==============  ===========  ==========================
-3.9, 3.10       0.12.2       ``fairseq``
-3.11 and later  0.12.3.1     ``fairseq-fixed``
-==============  ===========  ==========================
-"""
+"""What fairseq (0.12.3.1, from PyPI as ``fairseq-fixed``) does otherwise than we need it, and nothing else."""
 
 import argparse
 import fileinput
@@ -24,13 +16,11 @@ from fairseq.file_io import IOPathManager, PathManager
 
 
 def keep_safe_loading() -> None:
-    """Let torch's safe loader read fairseq's checkpoints, and keep it on where it is not the default yet.
+    """Let torch's safe loader read fairseq's checkpoints.
 
     fairseq stores an ``argparse.Namespace`` in a checkpoint, the only class there that the loader does not know.
-    The loader is the default since torch 2.6; before, fairseq calls ``torch.load`` without asking for it.
     """
     torch.serialization.add_safe_globals([argparse.Namespace])
-    os.environ.setdefault("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
 
 
 def keep_every_sentence() -> None:
@@ -38,7 +28,7 @@ def keep_every_sentence() -> None:
 
     Its ``batch_by_size`` throws the last batch away if its size is not a multiple of
     ``--required-batch-size-multiple`` (8): fairseq-generate then leaves sentences out without a word, and a corpus of a
-    few sentences has no batch at all. 0.12.2 keeps them.
+    few sentences has no batch at all.
     """
     cut = data_utils.batch_by_size
 
