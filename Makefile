@@ -1,6 +1,7 @@
 # make demo            trains and scores a small model from nothing
 # make test            lint, then the quick tests
 # make test-slow       tests that take minutes each
+# make test-numerics   the quick tests that compute, with the arithmetic of other CPUs
 # make lint            ruff
 # make audit           is what is installed what lock.txt names, and are there advisories about it?
 # make lock            writes lock.txt again, after a change of the dependencies
@@ -26,7 +27,7 @@ LOCKED_PIP := $(PIP) --require-hashes --constraint lock.txt --no-build-isolation
 DEPENDENCIES := import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   print(*project["dependencies"], *project["optional-dependencies"]["dev"], sep="\n")
 
-.PHONY: install demo test test-slow lint audit lock clean
+.PHONY: install demo test test-slow test-numerics lint audit lock clean
 .DEFAULT_GOAL := test
 
 # One make at a time installs: another waits, and then finds it done.
@@ -70,6 +71,12 @@ test: lint
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow $(ARGS)
+
+# Without vector instructions, and with the order of additions that MKL takes on every CPU. These files do not compute:
+NO_NUMERICS := alignment builtin_aligner coverage demo_corpus lexicon prepare report symmetrize versions
+test-numerics: install
+	ATEN_CPU_CAPABILITY=default $(QUICK) $(NO_NUMERICS:%=--ignore=tests/test_%.py)
+	MKL_CBWR=COMPATIBLE $(QUICK) $(NO_NUMERICS:%=--ignore=tests/test_%.py)
 
 lint: install
 	$(BIN)/ruff check .
