@@ -1,55 +1,97 @@
-# make demo   trains and scores a small model from nothing
-# make test   runs the tests from nothing
-# Both install what they need into .venv first. Another Python: make test PYTHON=python3.10
+# make demo            trains and scores a small model from nothing
+# make test            lint, then the quick tests
+# make test-slow       tests that take minutes each
+# make test-numerics   the quick tests that compute, with the arithmetic of other CPUs
+# make lint            ruff
+# make audit           is what is installed what lock.txt names, and are there advisories about it?
+# make lock            writes lock.txt again, after a change of the dependencies
+# make clean           removes what make made, except runs/
+#
+# Each installs what it needs first, into .venv. Another Python: make test PYTHON=python3.13
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13; do \
+  $$python -c '$(SUPPORTED)' 2> /dev/null && { echo $$python; exit; }; done; echo python3)
 ifeq ($(origin PYTHON),file)
 VENV ?= .venv
 else
-VENV ?= .venv-$(notdir $(PYTHON))
+VENV ?= .venv-$(shell basename "$(PYTHON)")
 endif
-BIN := $(CURDIR)/$(VENV)/bin
-INSTALLED := $(VENV)/.installed
+BIN := $(VENV)/bin
+TOOLS := .venv-tools
 
-# fairseq is compiled while it is installed: the constraint holds for that build too, and keeps pip from taking another
-# torch for it. pip 24.1 and later refuse a package that fairseq 0.12.2 needs.
-export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
-export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Nothing but what lock.txt names, with its hash. What has to be built is built with what is installed already, not in an
+# environment that pip fills with a torch of its own choice.
+PIP := python -m pip --disable-pip-version-check install --quiet
+LOCKED_PIP := $(PIP) --require-hashes --constraint lock.txt --no-build-isolation
+DEPENDENCIES := import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+  print(*project["dependencies"], *project["optional-dependencies"]["dev"], sep="\n")
 
-.PHONY: demo test test-slow test-versions lint install clean
+.PHONY: install demo test test-slow test-numerics lint audit lock clean
 .DEFAULT_GOAL := test
 
-install: $(INSTALLED)
+# One make at a time installs: another waits, and then finds it done.
+ONE_AT_A_TIME = flock --nonblock .make.lock true || echo "Another make is installing here: waiting for it"; \
+  flock .make.lock $(MAKE) --no-print-directory
 
-$(INSTALLED): setup.py constraints.txt
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 9))' || \
-	  { echo "$(PYTHON) does not run, or is older than 3.9: name another one with PYTHON=..." >&2; exit 1; }
-	@echo "Installing into $(VENV): about 5 minutes the first time"
-	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet pip==24.0 wheel
-	$(BIN)/python -m pip install --quiet torch
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+install:
+	@$(ONE_AT_A_TIME) $(VENV)/.installed
+
+# A new environment, also if an installation into it was interrupted, with the pip that lock.txt names: older ones do not
+# look at the hashes of constraints.
+define ENVIRONMENT
+@"$(PYTHON)" -c '$(SUPPORTED)' || \
+  { echo "$(PYTHON) does not run, or is not Python 3.11, 3.12 or 3.13: name another one with PYTHON=..." >&2; exit 1; }
+@echo "Installing into $(@D)$(1)"
+@[ -e $@ ] || "$(PYTHON)" -m venv --clear $(@D)
+@rm -f $@
+@sed -n '/^pip==/,/[^\\]$$/p' lock.txt | $(@D)/bin/$(PIP) --require-hashes --requirement /dev/stdin
+endef
+
+$(VENV)/.installed: pyproject.toml lock.txt
+	$(call ENVIRONMENT,: about 5 minutes the first time)
+	@$(BIN)/$(LOCKED_PIP) --no-deps --no-index torch 2> /dev/null || true  # a torch in pip's find-links goes before PyPI's
+	$(BIN)/$(LOCKED_PIP) --group build
+	$(BIN)/python -c '$(DEPENDENCIES)' | $(BIN)/$(LOCKED_PIP) --requirement /dev/stdin
+	PYTHONWARNINGS=ignore $(BIN)/$(PIP) --no-deps --no-build-isolation --no-index --editable .
 	@touch $@
 
-demo: $(INSTALLED)
-	PATH="$(BIN):$$PATH" bash examples/demo/run.sh
+$(TOOLS)/.installed: lock.txt
+	$(call ENVIRONMENT)
+	$(TOOLS)/bin/$(LOCKED_PIP) --group tools
+	@touch $@
+
+demo: install
+	PATH="$$PWD/$(BIN):$$PATH" bash examples/demo/run.sh
+
+QUICK = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile $(ARGS)
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile $(ARGS)
+	$(QUICK)
 
-test-slow: $(INSTALLED)
+test-slow: install
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
-# Checkpoints move between the two supported lines of fairseq, both ways.
-OTHER ?= python3.10
-test-versions: $(INSTALLED)
-	$(MAKE) install PYTHON=$(OTHER)
-	LV_OTHER_PYTHON="$(CURDIR)/.venv-$(notdir $(OTHER))/bin/python" \
-	  $(BIN)/python -m pytest tests/test_versions.py $(ARGS)
+# Without vector instructions, and with the order of additions that MKL takes on every CPU. These files do not compute:
+NO_NUMERICS := alignment builtin_aligner coverage demo_corpus lexicon prepare report symmetrize versions
+test-numerics: install
+	ATEN_CPU_CAPABILITY=default $(QUICK) $(NO_NUMERICS:%=--ignore=tests/test_%.py)
+	MKL_CBWR=COMPATIBLE $(QUICK) $(NO_NUMERICS:%=--ignore=tests/test_%.py)
 
-lint: $(INSTALLED)
+lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+audit: install
+	@$(ONE_AT_A_TIME) $(TOOLS)/.installed
+	@$(BIN)/python -m pip check
+	@$(BIN)/python .ci/audit.py $(TOOLS)/bin/pip-audit
+
+# Versions stay what they are unless ARGS names one: make lock ARGS="--upgrade-package ruff"
+lock:
+	@$(ONE_AT_A_TIME) $(TOOLS)/.installed
+	$(TOOLS)/bin/uv pip compile pyproject.toml --extra dev --group build --group pip --group tools --universal \
+	  --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet --output-file lock.txt $(ARGS)
+
 clean:
-	rm -rf .venv .venv-* build dist *.egg-info runs .pytest_cache .ruff_cache .hypothesis
+	flock .make.lock rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

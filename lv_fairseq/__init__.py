@@ -8,7 +8,7 @@ from lv_fairseq.errors import UserError
 from lv_fairseq.lexicon import Lexicon
 from lv_fairseq.partitions import partition
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = ["Lexicon", "UserError", "partition", "register"]
 
 

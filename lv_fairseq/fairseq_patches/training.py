@@ -12,7 +12,7 @@ def keep_every_sentence() -> None:
 
     Its ``batch_by_size`` throws the last batch away if its size is not a multiple of
     ``--required-batch-size-multiple`` (8): fairseq-generate then leaves sentences out without a word, and a corpus of a
-    few sentences has no batch at all. fairseq 0.12.2 kept them.
+    few sentences has no batch at all.
     """
     cut = data_utils.batch_by_size
 
