@@ -50,7 +50,7 @@ endef
 
 $(VENV)/.installed: pyproject.toml lock.txt
 	$(call ENVIRONMENT,: about 5 minutes the first time)
-	@$(BIN)/$(LOCKED_PIP) --no-deps --no-index torch 2> /dev/null || true  # a torch in pip's find-links goes before PyPI's
+	@$(BIN)/$(LOCKED_PIP) --no-deps --no-index torch 2> /dev/null || true  # a torch that lies on this machine goes before PyPI's
 	$(BIN)/$(LOCKED_PIP) --group build
 	$(BIN)/python -c '$(DEPENDENCIES)' | $(BIN)/$(LOCKED_PIP) --requirement /dev/stdin
 	PYTHONWARNINGS=ignore $(BIN)/$(PIP) --no-deps --no-build-isolation --no-index --editable .

@@ -1,4 +1,4 @@
-"""What we change in the behaviour of fairseq (0.12.3.1, from PyPI as ``fairseq-fixed``), each change with its reason."""
+"""What we change in fairseq (0.12.3.1, from PyPI as ``fairseq-fixed``), each change with its reason."""
 
 from functools import cache
 
