@@ -86,6 +86,30 @@ def test_late_rows_are_trained_as_by_an_optimizer_started_for_them(name, weight_
         torch.testing.assert_close(result["bias"][word], bias.detach()[0], rtol=0, atol=1e-6)
 
 
+class AdamWithAnAttribute(FairseqAdam):
+    """As apex's fused Adam has them."""
+
+    def __init__(self, params, **how):
+        super().__init__(params, **how)
+        self.own = True
+
+    def step(self, closure=None):
+        assert self.own
+        super().step(closure)
+
+
+@pytest.mark.parametrize(
+    "optimizer_of", [AdamWithAnAttribute, lambda p: FairseqAdam(p, betas=(0.0, 0.0))], ids=["attribute", "no memory"]
+)
+def test_unusual_optimizers_train(optimizer_of):
+    table, page, optimizer = on_page(optimizer_of)
+    for words in ([0, 1], [1, 2], [0, 2]):
+        page.turn_to(words)
+        before = table.weight.detach().clone()
+        step(table, page, optimizer, (torch.ones(WORDS, DIM), torch.ones(WORDS)))
+        assert (table.weight[:2] < before[:2]).all()
+
+
 @pytest.mark.parametrize("name", ["fairseq's adam", "fairseq's adamax", "torch's adam", "torch's adamw"])
 def test_the_first_step_of_a_late_row_is_as_long_as_the_learning_rate(name):
     table, page, optimizer = on_page(lambda p: OPTIMIZERS[name](p, lr=0.1, weight_decay=0.0))

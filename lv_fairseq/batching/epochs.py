@@ -1,8 +1,8 @@
 """Epochs of training on partitions: a partition's batches follow each other, in another order every epoch."""
 
+import gc
 import logging
-from functools import partial
-from typing import Callable, Dict, List, Sequence
+from typing import Dict, List
 
 import numpy as np
 from fairseq.data.iterators import EpochBatchIterator
@@ -17,13 +17,27 @@ class PartitionedIterator(EpochBatchIterator):
 
     dataset: PartitionedDataset
 
-    @property
-    def ordered_batches(self) -> Callable[[int, bool, bool], List]:
-        # A function that does not know this iterator: fairseq keeps it in an object that the iterator keeps. A method
-        # would close the circle, and the data loader's processes would outlive the iterator of their epoch.
+    def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> List:
         batches = self.frozen_batches
-        mine = slice(self.shard_id, None, self.num_shards)
-        return partial(partition_by_partition, batches, self.dataset.partitions_of(batches), mine, self.seed)
+        order = np.arange(len(batches))
+        if shuffle:
+            # a function of seed and epoch alone: the same on every worker and after a resume
+            random = np.random.default_rng([self.seed, epoch])
+            partitions = self.dataset.partitions_of(batches)
+            places = random.permutation(int(partitions.max(initial=-1)) + 1)
+            order = np.lexsort((random.permutation(len(batches)), places[partitions]))
+        return [batches[i] for i in order[self.shard_id :: self.num_shards]]
+
+    def close(self) -> None:
+        """End the data loader's processes and free what earlier epochs have left.
+
+        Both would happen when nobody holds the iterator any more. But functions that have ended do, in circles of
+        references that exceptions of omegaconf leave behind, until Python collects them by itself, maybe epochs later.
+        """
+        running = getattr(self.dataloader, "_iterator", None)  # torch has no other way to say it
+        if running is not None:
+            running._shutdown_workers()
+        gc.collect()
 
     def state_dict(self) -> Dict:
         return {**super().state_dict(), "batches": len(self.frozen_batches)}
@@ -40,28 +54,3 @@ class PartitionedIterator(EpochBatchIterator):
             step = max(self.dataset.group // self.num_shards, 1)  # whole updates
             state_dict = {**state_dict, "iterations_in_epoch": place * now // then // step * step}
         super().load_state_dict(state_dict)
-
-
-def partition_by_partition(
-    batches: Sequence,
-    partitions: np.ndarray,
-    mine: slice,
-    seed: int,
-    epoch: int,
-    fix_batches_to_gpus: bool,
-    shuffle: bool,
-) -> List:
-    """One worker's batches in the order of an epoch.
-
-    Args:
-        batches: of all workers
-        partitions: (batches) the partition of each
-        mine: which of them, once they are in order, are this worker's
-    """
-    order = np.arange(len(batches))
-    if shuffle:
-        # a function of seed and epoch alone: the same on every worker and after a resume
-        random = np.random.default_rng([seed, epoch])
-        places = random.permutation(int(partitions.max(initial=-1)) + 1)
-        order = np.lexsort((random.permutation(len(batches)), places[partitions]))
-    return [batches[i] for i in order[mine]]

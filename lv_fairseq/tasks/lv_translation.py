@@ -121,6 +121,8 @@ class LVTranslationTask(TranslationTask):
         """fairseq's `get_batch_iterator`, with partitions kept together. Only the latest iterator is remembered."""
         kept, self._iterator = self._iterator, None
         if kept is None or kept.dataset.dataset is not dataset or not kept.dataset.every_epoch:
+            if kept is not None:
+                kept.close()
             sides = sentences(dataset.tgt), sentences(dataset.src)
             parts = in_partitions(dataset, *sides, self.cfg, self.tgt_dict.nspecial, seed, epoch, num_shards)
             indices = parts.ordered_indices()
@@ -142,6 +144,7 @@ class LVTranslationTask(TranslationTask):
                 epoch=epoch,
                 buffer_size=data_buffer_size,
                 skip_remainder_batch=skip_remainder_batch,
+                reuse_dataloader=True,
             )
         self._iterator = kept
         self.pages.follow(kept.dataset.plan, kept.dataset.targets)

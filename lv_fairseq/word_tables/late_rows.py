@@ -99,7 +99,7 @@ def decays_beside_the_step(optimizer: Optimizer) -> bool:
 
 def enough(group: Dict) -> float:
     """So many updates need no correction: beta^k is small for both betas."""
-    return math.log(NEGLIGIBLE) / math.log(max(group["betas"]))
+    return math.log(NEGLIGIBLE) / math.log(max(*group["betas"], 1e-9))
 
 
 def count_all_rows(parameter: nn.Parameter, state: Dict) -> None:

@@ -1,6 +1,5 @@
 """The optimiser's statistics of a word travel with its row, for any optimiser that keeps them in the row's shape."""
 
-import copy
 from collections import defaultdict
 from typing import Dict, Iterator, Tuple
 
@@ -50,8 +49,8 @@ def first_step(optimizer: Optimizer, gradient: float = 1.0, **settings) -> Tuple
     group, like = next(paged_groups(optimizer))
     parameter = nn.Parameter(torch.ones(5, 3, device=like.device))
     parameter.grad = torch.full_like(parameter, gradient)
-    probe = copy.copy(optimizer)
-    probe.state = defaultdict(dict)
+    probe = object.__new__(type(optimizer))  # copy.copy leaves out what torch does not save, such as own attributes
+    probe.__dict__.update(vars(optimizer), state=defaultdict(dict))
     probe.param_groups = [{**group, **settings, "params": [parameter]}]
     probe.step()
     return parameter.detach(), probe.state[parameter]
