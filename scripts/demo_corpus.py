@@ -24,6 +24,8 @@ import functools
 import itertools
 import os
 import re
+import secrets
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -448,12 +450,12 @@ def pairs(split: str, count: int, seed: int = 1, lemmas: int = LEMMAS, max_claus
 
 def write_split(out: Path, split: str, languages: Sequence[str], lines: Iterable[Pair], total: int) -> str:
     """Write a file for each language, which appears only when complete; return the summary line."""
-    temporary = [out / f".{split}.{language}.{os.getpid()}.tmp" for language in languages]
+    temporary = [out / f".{split}.{language}.{secrets.token_hex(8)}.tmp" for language in languages]
     tokens = [0, 0]
     types: list[set[str]] = [set(), set()]
     try:
         with contextlib.ExitStack() as stack:
-            files = [stack.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in temporary]
+            files = [stack.enter_context(open(path, "x", encoding="utf-8", newline="\n")) for path in temporary]
             for number, pair in enumerate(lines, 1):
                 for side, line in enumerate(pair):
                     words = line.split(" ")
@@ -515,4 +517,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGTERM, signal.SIGHUP):  # temporary files go too
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     sys.exit(main())

@@ -15,6 +15,7 @@ import run_experiment  # noqa: E402, F401
 import scoring  # noqa: E402, F401
 from preparation import folder  # noqa: E402, F401
 from preparation.command import main as prepare  # noqa: E402, F401
+from preparation.workers import workers  # noqa: E402, F401
 
 
 def refused(main, capsys, *arguments) -> str:

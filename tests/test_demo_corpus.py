@@ -1,8 +1,10 @@
 import hashlib
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -171,6 +173,17 @@ def test_failure_leaves_no_temporary_files(tmp_path):
     done = run("--out", tmp_path, *SMALL)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
     assert os.listdir(tmp_path) == ["train.src"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_leaves_no_temporary_files(tmp_path, number):
+    process = subprocess.Popen([sys.executable, str(SCRIPT), "--out", str(tmp_path), "--pairs", "10000000"])
+    while not os.listdir(tmp_path):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    assert process.wait(60) == 128 + number
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo-terminals")

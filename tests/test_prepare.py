@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 from conftest import BIN, run
-from in_process import clone, folder, prepare, refused, scoring
+from in_process import clone, folder, prepare, refused, scoring, workers
 
 from lv_fairseq import Lexicon, UserError
 from lv_fairseq.fingerprint import dictionary_words, fingerprint
@@ -171,6 +171,25 @@ def test_bad_text_is_refused_before_anything_is_done(raw, tmp_path, capsys, sour
     files = ("--trainpref", tmp_path / "train", "--validpref", tmp_path / "dev")
     assert message in refused(prepare, capsys, "-s", "en", "-t", "de", *files, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_text_that_is_not_utf8_is_named(raw, tmp_path, capsys):
+    shutil.copytree(raw, tmp_path / "raw")
+    with open(tmp_path / "raw" / "train.de", "r+b") as file:
+        file.seek(-10, os.SEEK_END)
+        file.write(b"\xff")
+    said = refused(prepare, capsys, *arguments(tmp_path / "raw", tmp_path / "out"))
+    assert said == f"{tmp_path}/raw/train.de, line 203: not UTF-8"
+    assert not list((tmp_path / "out" / "text").iterdir())
+
+
+def test_workers_keep_the_order_and_tell_what_went_wrong():
+    with workers(2) as pool:
+        assert pool.map(abs, range(-50, 0)) == list(range(50, 0, -1))
+        with pytest.raises(ValueError, match="invalid literal"):
+            pool.map(int, ["x"])
+    with workers(2) as pool, pytest.raises(UserError, match="a process was killed"):
+        pool.map(os._exit, [1, 1, 1])
 
 
 @pytest.mark.parametrize(
