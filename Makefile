@@ -9,6 +9,9 @@
 #
 # Each installs what it needs first, into .venv. Another Python: make test PYTHON=python3.13
 
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
+
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13; do \
   $$python -c '$(SUPPORTED)' 2> /dev/null && { echo $$python; exit; }; done; echo python3)
@@ -32,7 +35,7 @@ DEPENDENCIES := import tomllib; project = tomllib.load(open("pyproject.toml", "r
 
 # One make at a time installs: another waits, and then finds it done.
 ONE_AT_A_TIME = flock --nonblock .make.lock true || echo "Another make is installing here: waiting for it"; \
-  flock .make.lock $(MAKE) --no-print-directory
+  flock .make.lock $(MAKE) --silent
 
 install:
 	@$(ONE_AT_A_TIME) $(VENV)/.installed
@@ -73,7 +76,7 @@ test-slow: install
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
 # Without vector instructions, and with the order of additions that MKL takes on every CPU. These files do not compute:
-NO_NUMERICS := alignment builtin_aligner coverage demo_corpus lexicon prepare report symmetrize versions
+NO_NUMERICS := alignment builtin_aligner coverage demo_corpus lexicon make prepare report symmetrize versions
 test-numerics: install
 	ATEN_CPU_CAPABILITY=default $(QUICK) $(NO_NUMERICS:%=--ignore=tests/test_%.py)
 	MKL_CBWR=COMPATIBLE $(QUICK) $(NO_NUMERICS:%=--ignore=tests/test_%.py)

@@ -44,7 +44,7 @@ def advisories(pip_audit: str) -> list[str]:
             [pip_audit, *options, "--format", "json", "--output", out], stderr=subprocess.PIPE, text=True
         )
         if not out.exists():
-            raise OSError(result.stderr.strip().splitlines()[-1])
+            raise OSError(result.stderr.strip().splitlines()[-1].removeprefix("ERROR:pip_audit._cli:"))
         audited = json.loads(out.read_text(encoding="utf-8"))["dependencies"]
     return [
         f"{x['name']} {x['version']}: {hole['id']}, mended in {', '.join(hole['fix_versions']) or 'no version yet'}"
@@ -60,7 +60,7 @@ def main() -> None:
     try:
         found = advisories(sys.argv[1])
     except OSError as reason:
-        print(f"Advisories were NOT asked for, since their service did not answer: {reason}", file=sys.stderr)
+        print(f"Nothing is known about advisories, since nobody could be asked: {reason}", file=sys.stderr)
     else:
         print(f"{len(found)} advisories.")
         wrong += found
