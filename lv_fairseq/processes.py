@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import BinaryIO, Callable, Iterator, List, Optional, Sequence, Union
+from typing import BinaryIO, Callable, Iterator, List, Optional, Sequence, Set, Union
 
 from lv_fairseq.errors import UserError
 
@@ -24,6 +24,7 @@ GRACE = 5  # seconds between SIGTERM and SIGKILL
 CLEANING = 10  # seconds after a signal in which others change nothing
 LAST_LINES, LONGEST_LINE = 3, 200  # of stderr in an error message, and characters of each
 PR_SET_PDEATHSIG = 1
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)  # that end a command
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -96,18 +97,36 @@ def how_ended(status: int) -> str:
 def start(command: Sequence[str], **options) -> subprocess.Popen:
     """A child that ends if we do; ``options`` are those of ``Popen``. Whoever starts one says at last ``end(child)``.
 
-    The thread that starts it must live as long as the child is needed: the kernel takes its end for ours.
+    The thread that starts it must live as long as the child is needed: the kernel takes its end for ours. A signal that
+    comes meanwhile waits: else it could end us when the child is there and nobody knows it yet.
     """
-    return subprocess.Popen(
-        list(map(str, command)),
-        **{"stdin": subprocess.DEVNULL, **options},
-        start_new_session=True,  # a group that can be ended as a whole
-        preexec_fn=functools.partial(die_with, os.getpid()),
-    )
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    child = None
+    try:
+        child = subprocess.Popen(
+            list(map(str, command)),
+            **{"stdin": subprocess.DEVNULL, **options},
+            start_new_session=True,  # a group that can be ended as a whole
+            preexec_fn=functools.partial(begin, os.getpid(), before),
+        )
+    finally:
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        except BaseException:  # of a signal that has waited
+            if child is not None:
+                end(child)
+            raise
+    return child
+
+
+def begin(parent: int, signals: Set[signal.Signals]) -> None:
+    """In a child, before it becomes another program."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, signals)
+    die_with(parent)
 
 
 def die_with(parent: int) -> None:
-    """In a child, before it becomes another program: have the kernel kill it when its parent is gone."""
+    """In a child: have the kernel kill it when its parent is gone."""
     if LIBC is not None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it went before we had asked
@@ -156,7 +175,7 @@ def signals_as_exit(result: str = "") -> Iterator[None]:
 
     before = {}
     if threading.current_thread() is threading.main_thread():  # no other may set handlers
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        for number in SIGNALS:
             if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                 before[number] = signal.signal(number, leave)
     try:

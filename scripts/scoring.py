@@ -74,7 +74,7 @@ def score(folder: Path, output: Path, subset: str, sentences: Optional[int] = No
         raise UserError(f"{output} has {len(hypotheses):,} sentences, the {subset} text {len(reference):,}")
     detokenised = detokenise(hypotheses, segmentation, language)
     words = hypotheses if segmentation == "words" else tokenise(detokenised, language)
-    (bleu,), signature = bootstrap([detokenised], reference, {"force": True})
+    (bleu,), signature = bootstrap((tuple(detokenised),), tuple(reference), signature="")
     chrf = sacrebleu.CHRF()
     tokenised = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
     scores = {

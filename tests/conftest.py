@@ -53,7 +53,7 @@ def run(*command, stdin=None, check=True, bin=BIN, cwd=ROOT) -> subprocess.Compl
     """Run an installed command; the result has stdout and stderr as text."""
     words = [str(Path(bin) / command[0]), *map(str, command[1:])]
     env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
-    if bin == BIN and command[0].startswith(FORKED):
+    if bin == BIN and str(command[0]).startswith(FORKED):
         result = forker().run(words, stdin, cwd, env)
     else:
         result = subprocess.run(words, input=stdin, capture_output=True, text=True, encoding="utf-8", cwd=cwd, env=env)

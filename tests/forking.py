@@ -5,6 +5,7 @@ that are not ours are there already. `fairseq_cli` is not among them, since a co
 """
 
 import json
+import logging
 import os
 import runpy
 import signal
@@ -58,6 +59,7 @@ def serve(connection: socket.socket) -> list[str]:
             os.environ.clear()
             os.environ.update(request["env"])
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            logging.root.handlers.clear()  # what an import has put there
             return request["command"]
         for descriptor in descriptors:
             os.close(descriptor)

@@ -10,14 +10,11 @@ import pytest
 import torch
 from conftest import ROOT
 
-from lv_fairseq.generation import generator
-
 
 @pytest.fixture
-def printed(capsys, monkeypatch):
+def printed(capsys):
     """Runs a benchmark with arguments; gives the lines that it prints. What it sets for its process is put back."""
     threads = torch.get_num_threads()
-    monkeypatch.setattr(generator, "TRIES", generator.TRIES)
 
     def run(name: str, *args) -> list:
         runpy.run_path(str(ROOT / "benchmarks" / f"{name}.py"))["main"]([str(arg) for arg in args])

@@ -44,8 +44,7 @@ def program(code: str, **options) -> subprocess.Popen:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
 
-    # under the name of a command that does not wait for fairseq
-    code = f"import os, sys, time\nsys.argv = ['lv-lexicon']\nsys.path.insert(0, {str(ROOT)!r})\n" + code
+    code = f"import os, sys, time\nsys.path.insert(0, {str(ROOT)!r})\n" + code
     how = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": ordinary_signals, **options}
     return subprocess.Popen([sys.executable, "-c", code], **how)
 
@@ -194,3 +193,28 @@ def test_a_folder_that_cannot_be_locked_is_named(tmp_path):
         with only_one(tmp_path):
             pass
     assert not (tmp_path / "victim").exists()
+
+
+@linux
+def test_a_signal_while_a_child_is_started_leaves_nothing(tmp_path):
+    """The parent is still in Popen when the child already runs, if it is slow enough: here it waits for the signal."""
+    code = """
+import signal
+import lv_fairseq.processes as processes
+real = processes.subprocess.Popen
+
+def slow(*args, **kwargs):
+    child = real(*args, **kwargs)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return child
+
+processes.subprocess.Popen = slow
+with processes.signals_as_exit():
+    child = processes.start(["sh", "-c", "sleep 99 & echo $! > OUT; sleep 99"])
+    print("never here")
+""".replace("OUT", str(tmp_path / "pid"))
+    process = program(code, stdout=subprocess.PIPE)
+    printed, said = process.communicate(timeout=60)
+    assert (printed, said, process.returncode) == ("", "stopped by SIGTERM\n", 128 + signal.SIGTERM)
+    if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():
+        wait_for(lambda: not alive(int((tmp_path / "pid").read_text())))

@@ -171,7 +171,8 @@ def options(signature: str) -> Dict:
 
 @functools.cache  # the same output may be that of several systems
 def bootstrap(systems: Tuple[Lines, ...], references: Lines, signature: str) -> Tuple[List[Result], str]:
-    """Scores, intervals as of sacrebleu --confidence, and p of all systems but the first; and the signature."""
+    """Scores, intervals as of sacrebleu --confidence, and p of all systems but the first; and the signature. The one
+    given says how to score; an empty one: by sacrebleu's defaults."""
     how = options(signature)
     os.environ["SACREBLEU_SEED"] = SEED
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)

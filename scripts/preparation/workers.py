@@ -11,9 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Callable, Iterator, List, Sequence
 
 from lv_fairseq.errors import UserError
-from lv_fairseq.processes import die_with
-
-SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+from lv_fairseq.processes import SIGNALS, die_with
 
 
 class Workers:
