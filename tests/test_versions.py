@@ -15,8 +15,8 @@ def other():
     return Path(OTHER).parent
 
 
-def test_this_lines_checkpoint_translates_in_the_other(trained, data, other):
-    model = trained[0] / "checkpoint_best.pt"
+def test_this_lines_checkpoint_translates_in_the_other(names, other):
+    data, model = names / "data", names / "model.pt"
     assert hypotheses(generate(data, model, bin=other)) == hypotheses(generate(data, model))
 
 
