@@ -14,7 +14,7 @@ from lv_fairseq.candidates import CandidateLists
 from lv_fairseq.candidates.lists import check_lexicon, union
 from lv_fairseq.errors import UserError
 from lv_fairseq.generation import AligningCandidateGenerator, CandidateGenerator, Candidates, replace_unknown
-from lv_fairseq.generation.source_text import SourceWords, WithWords, first_place, read_text, words_of_batch
+from lv_fairseq.generation.source_text import SourceWords, WithWords, read_text, word_places, words_of_batch
 from lv_fairseq.generation.statistics import Statistics
 from lv_fairseq.lexicon import Lexicon
 
@@ -131,14 +131,17 @@ class Decoding:
         if not isinstance(generator, SequenceGenerator):
             return hypotheses
         tokens = sample["net_input"]["src_tokens"]
+        pad = self.source.pad()
+        encoder = getattr(generator.model.single_model, "encoder", None)
+        turned = getattr(encoder, "left_pad", False) and bool(tokens[:, 0].eq(pad).any())
         self.statistics.sentences += len(tokens)
         for i, sentence in enumerate(hypotheses):
-            first = first_place(tokens[i], len(words[i]), self.source.pad())
+            places = word_places(tokens[i], len(words[i]), pad, turned)
             for hypothesis in sentence:
                 if not words[i]:
                     make_empty(hypothesis)
                 elif self.rule != "none":
-                    counts = replace_unknown(hypothesis, words[i], first, self.rule, self.target, self.lexicon)
+                    counts = replace_unknown(hypothesis, words[i], places, self.rule, self.target, self.lexicon)
                     if hypothesis is sentence[0]:
                         self.statistics.unknown += counts[0]
                         self.statistics.replaced += counts[1]

@@ -9,9 +9,10 @@ some things are equally likely: only its best hypothesis may be relied on.
 from pathlib import Path
 from typing import Callable, Dict, Optional
 
+import fairseq.options
 import numpy as np
 import torch
-from fairseq import options, tasks
+from fairseq import tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 from torch import nn
@@ -26,11 +27,13 @@ SIZES.update(decoder_hidden_size=1 + LONGEST, attention_dim=LONGEST, readout_dim
 SIZES.update(decoder_out_embed_dim=BITS + 1)
 
 
-def checkpoint(path: Path, data: Path, set_weights: Callable, arch: str = "rnnsearch_small", **sizes) -> Path:
+def checkpoint(path: Path, data: Path, set_weights: Callable, **options) -> Path:
     """Save a model as fairseq-train would, with the weights that ``set_weights(model, task)`` gives it."""
-    flags = [str(x) for name, size in sizes.items() for x in ("--" + name.replace("_", "-"), size)]
-    flags = [str(data), "--task", "lv_translation", "--arch", arch, "--optimizer", "sgd", *flags]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), flags))
+    options = {"task": "lv_translation", "arch": "rnnsearch_small", "optimizer": "sgd", **options}
+    flags = [str(data), *(str(x) for name, value in options.items() for x in ("--" + name.replace("_", "-"), value))]
+    cfg = convert_namespace_to_omegaconf(
+        fairseq.options.parse_args_and_arch(fairseq.options.get_training_parser(), flags)
+    )
     task = tasks.setup_task(cfg.task)
     model = task.build_model(cfg.model)
     with torch.no_grad():
@@ -121,7 +124,7 @@ def write_partners(decoder, pairs: Dict[int, int], target, margin: float) -> Non
     table.weight[target.eos(), BITS], table.bias[target.eos()] = 3 * best, -best  # too early it is the worst
 
 
-def drawn(path: Path, data: Path, seed: int, arch: str = "rnnsearch_small", **sizes) -> Path:
+def drawn(path: Path, data: Path, seed: int, **options) -> Path:
     """A checkpoint with random weights, large enough that what it says depends on all it reads."""
     random = np.random.default_rng(seed)
 
@@ -129,7 +132,7 @@ def drawn(path: Path, data: Path, seed: int, arch: str = "rnnsearch_small", **si
         for name, parameter in model.named_parameters():
             scale = 0.2 if name == "decoder.output_projection.weight" else 0.5
             parameter.copy_(torch.from_numpy(random.normal(0, scale, parameter.shape)))
-        if arch.startswith("rnnsearch"):
+        if hasattr(model.decoder, "output_projection"):
             model.decoder.output_projection.bias[task.target_dictionary.eos()] += 10  # so that sentences end
 
-    return checkpoint(path, data, set_weights, arch, **sizes)
+    return checkpoint(path, data, set_weights, **options)

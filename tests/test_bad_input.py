@@ -2,8 +2,13 @@
 
 import shutil
 
+import fairseq.options
 import pytest
-from conftest import ADAM, PLUGIN, SMALL, generate, run, train
+from conftest import ADAM, PLUGIN, SMALL, generate_here, run, train
+from fairseq import tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+from lv_fairseq import UserError
 
 
 def refuses(result, *words):
@@ -13,6 +18,19 @@ def refuses(result, *words):
     assert "Traceback" not in printed, printed
     last = result.stderr.strip().splitlines()[-1]
     assert all(word in last for word in words), last
+
+
+def refused(data, *flags):
+    """Why fairseq-train refuses some flags, as far as it comes before its first update, without a process for each."""
+    flags = [str(x) for x in (data, "--task", "lv_translation", *SMALL, *ADAM, *flags)]
+    args = fairseq.options.parse_args_and_arch(fairseq.options.get_training_parser(), flags)
+    cfg = convert_namespace_to_omegaconf(args)
+    with pytest.raises(UserError) as error:
+        task = tasks.setup_task(cfg.task)
+        task.build_model(cfg.model)
+        task.load_dataset(cfg.dataset.train_subset)
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -27,32 +45,39 @@ def refuses(result, *words):
         (("--left-pad-target",), ["--left-pad-target"]),
     ],
 )
-def test_options_that_do_not_go_together(data, tmp_path, options, words):
-    refuses(train(data, tmp_path, *SMALL, *ADAM, *options, check=False), *words)
+def test_options_that_do_not_go_together(data, options, words):
+    assert all(word in refused(data, *options) for word in words)
+
+
+def test_a_mistake_ends_training_in_one_line_before_anything_is_written(data, tmp_path):
+    result = train(data, tmp_path, *SMALL, *ADAM, "--share-all-embeddings", check=False)
+    refuses(result, "--joined-dictionary")
     assert not list(tmp_path.glob("*.pt"))
 
 
 def test_a_data_folder_that_is_missing_or_incomplete(data, tmp_path):
-    options = (tmp_path / "save", *SMALL, *ADAM)
-    refuses(train(tmp_path / "nowhere", *options, check=False), "nowhere", "fairseq-preprocess")
     empty = tmp_path / "empty"
     empty.mkdir()
-    refuses(train(empty, *options, check=False), "fairseq-preprocess")
     no_dictionary = shutil.copytree(data, tmp_path / "copy")
     (no_dictionary / "dict.tgt.txt").unlink()
-    refuses(train(no_dictionary, *options, check=False), "dict.tgt.txt", "fairseq-preprocess")
-    refuses(train(data, *options, "--train-subset", "other", check=False), "other", "fairseq-preprocess")
+    for refusal, word in (
+        (refused(tmp_path / "nowhere"), "nowhere"),
+        (refused(empty), "empty"),
+        (refused(no_dictionary), "dict.tgt.txt"),
+        (refused(data, "--train-subset", "other"), "other"),
+    ):
+        assert word in refusal and "fairseq-preprocess" in refusal
 
 
-def test_a_sentence_longer_than_the_limit(trained, data, tmp_path):
-    model = trained[0] / "checkpoint_best.pt"
+def test_a_sentence_longer_than_the_limit(drawn, data, tmp_path):
+    model = drawn / "one.pt"
     long = ("--max-source-positions", 6)
     command = ("fairseq-generate", data, *PLUGIN, "--path", model, *long)
     refuses(run(*command, check=False), "max_positions=(6, ", "--skip-invalid-size-inputs-valid-test")
-    skipped = run(*command, "--skip-invalid-size-inputs-valid-test")
+    skipped = run(*command, "--skip-invalid-size-inputs-valid-test", "--max-len-b", 5)
     assert "will be skipped" in skipped.stdout + skipped.stderr
 
-    interactive = ("fairseq-interactive", data, *PLUGIN, "--path", model, *long)
+    interactive = ("fairseq-interactive", data, *PLUGIN, "--path", model, *long, "--max-len-b", 5)
     answered = run(*interactive, stdin="ba " * 10 + "\nba\n")
     assert "only the first 5" in answered.stderr and answered.stdout.count("\nD-") == 2
 
@@ -70,11 +95,11 @@ def test_empty_lines_in_training_text_do_no_harm(tmp_path):
     run("fairseq-preprocess", "-s", "src", "-t", "tgt", *pairs, "--destdir", tmp_path / "bin")
     result = train(tmp_path / "bin", tmp_path, *SMALL, *ADAM, "--max-update", 3)
     assert "nan" not in (result.stdout + result.stderr).lower()
-    assert generate(tmp_path / "bin", tmp_path / "checkpoint_last.pt").count("\nH-") == 40
+    assert generate_here(tmp_path / "bin", tmp_path / "checkpoint_last.pt").count("\nH-") == 40
 
 
-def test_a_checkpoint_of_other_dictionaries_or_sizes(trained, data, tmp_path):
-    model = trained[0] / "checkpoint_best.pt"
+def test_a_checkpoint_of_other_dictionaries_or_sizes(drawn, data, tmp_path):
+    model = drawn / "one.pt"
     swapped = shutil.copytree(data, tmp_path / "swapped")
     lines = (data / "dict.tgt.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     (swapped / "dict.tgt.txt").write_text("".join(reversed(lines)), encoding="utf-8")

@@ -153,6 +153,12 @@ def test_the_same_for_an_ensemble_a_language_model_and_constraints(data, drawn):
     assert plain.nearest > FAR
 
 
+def test_one_model_twice_is_that_model(data, drawn):
+    alone, twice = Setting(data, [drawn / "one.pt"]), Setting(data, [drawn / "one.pt"] * 2)
+    assert_same(alone.generate(), twice.generate(), rtol=1e-5, atol=1e-5)
+    assert alone.nearest > FAR
+
+
 def masked(setting, monkeypatch, sentence, lists):
     """The model of a setting with minus infinity for every word outside the list of one sentence."""
     allowed = [*range(lists.common), *lists.others(sentence)]

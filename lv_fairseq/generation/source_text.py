@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
+import torch
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
@@ -102,10 +103,16 @@ def words_of_batch(tokens: Tensor, dictionary) -> List[List[str]]:
     return result
 
 
-def first_place(tokens: Tensor, words: int, pad: int) -> int:
-    """Where the words of a sentence begin among its source positions (length), padded on either side.
+def word_places(tokens: Tensor, words: int, pad: int, turned: bool = False) -> Tensor:
+    """Where an attention has the words of a sentence (words), among its source positions (length).
 
     They are counted from the end, since a text may hold the special symbols themselves: the last position is the end
     of the sentence if padding is on the left.
+
+    Args:
+        turned: fairseq's lstm turns its sentences round by as many places as they have padding
     """
-    return 0 if tokens[-1] == pad else len(tokens) - 1 - words
+    length = len(tokens)
+    first = 0 if tokens[-1] == pad else length - 1 - words
+    places = torch.arange(first, first + words, device=tokens.device)
+    return (places - tokens.eq(pad).sum()) % length if turned else places

@@ -56,7 +56,7 @@ class OpenDictionary(Dictionary):
 def replace_unknown(
     hypothesis: Dict,
     source_words: Sequence[str],
-    first: int,
+    places: Tensor,
     rule: str,
     dictionary: OpenDictionary,
     lexicon: Optional[Lexicon] = None,
@@ -66,19 +66,19 @@ def replace_unknown(
     Args:
         hypothesis: fairseq's, with "tokens" (length) and "attention" (source length x length)
         source_words: the sentence as text
-        first: where its words begin among the source positions
+        places: where its words are among the source positions
         rule: one of RULES
 
     Returns: how many words were unknown, and how many of them were replaced.
     """
     tokens = hypothesis["tokens"]
     unknown = torch.nonzero(tokens == dictionary.unk()).flatten()
-    if not len(unknown) or not len(source_words):
+    if not len(unknown) or not len(places):
         return len(unknown), 0
     attention = hypothesis["attention"]
     if attention is None or attention.numel() == 0:
         raise UserError("--unk-replacement needs a model with attention")
-    looked_at = attention[first : first + len(source_words), unknown].argmax(dim=0).tolist()
+    looked_at = attention[places][:, unknown].argmax(dim=0).tolist()
     words = [replacement(source_words[place], rule, lexicon) for place in looked_at]
     numbers = [dictionary.number_of(word) for word in words]
     hypothesis["tokens"] = tokens.index_put((unknown,), tokens.new_tensor(numbers))

@@ -151,6 +151,8 @@ class LVTranslationTask(TranslationTask):
         return kept
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
+        if self.decoding.rule != "none":
+            keep_attention(models)
         if seq_gen_cls is None:
             seq_gen_cls, own = self.decoding.generator(args, kwargs.get("prefix_allowed_tokens_fn"))
             extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), **own}
@@ -195,6 +197,13 @@ class LVTranslationTask(TranslationTask):
         if filler:  # only there to keep the workers together
             sample_size, logging_output = 0, {name: value * 0 for name, value in logging_output.items()}
         return loss, sample_size, logging_output
+
+
+def keep_attention(models) -> None:
+    """fairseq's recurrent and convolutional decoders throw it away for decoding unless alignments are printed."""
+    for model in models:
+        if hasattr(model.decoder, "need_attn"):
+            model.decoder.need_attn = True
 
 
 def swap_share(meters) -> float:
