@@ -124,9 +124,7 @@ def data(text, tmp_path_factory):
     return preprocess(text, tmp_path_factory.mktemp("data") / "bin")
 
 
-SEED = (
-    1  # with other weights a test may meet candidates that are too near to each other to be told apart on every machine
-)
+SEED = 7  # with other weights some candidates may be too near to each other to keep their order on every machine
 DRAWN = ("encoder_embed_dim", "encoder_hidden_size", "decoder_embed_dim", "decoder_hidden_size")
 DRAWN = {name: 16 for name in (*DRAWN, "decoder_out_embed_dim", "attention_dim", "readout_dim")}
 

@@ -37,7 +37,7 @@ SIDES = ("src", "tgt")
 
 
 SENTENCES = 12
-FAR = 3e-5  # candidates that are no nearer than this are in the same order on every machine
+FAR = 1e-5  # rounding moves scores by some 1e-6: candidates that lie further apart keep their order on every machine
 
 
 class Setting:
