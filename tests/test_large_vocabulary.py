@@ -1,14 +1,11 @@
-"""Training with --tau, through fairseq's trainer: the right numbers, whatever interrupts or divides it."""
+"""Training with --tau, through fairseq's trainer: the right numbers."""
 
 import re
-import signal
-import socket
-import subprocess
 
 import numpy as np
 import pytest
 import torch
-from conftest import BIN, PLUGIN, ROOT, SMALL, generate, hypotheses, run, train
+from conftest import PLUGIN, SMALL, generate, hypotheses, run, train
 from fairseq import options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
@@ -123,72 +120,10 @@ def test_training_on_partitions_equals_a_full_table_with_masked_softmax(data, tm
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(data, tmp_path_factory):
-    """A run with dropout and everything that could go wrong at a resume, and its flags."""
-    flags = (*SMALL, *TAU, *ADAM, "--dropout", 0.1, "--update-freq", 2, "--reshuffle-partitions", "--max-update", 24)
-    flags += ("--save-interval-updates", 5, "--num-workers", 0, "--disable-validation")
-    folder = tmp_path_factory.mktemp("uninterrupted")
-    train(data, folder, *flags)
-    return torch.load(folder / "checkpoint_last.pt", weights_only=True), flags
-
-
-@pytest.mark.parametrize("moment, count", [("swap", 20), ("save", 3), ("copy", 2), ("update", 31)])
-def test_killed_and_resumed_it_ends_with_the_same_bits(data, uninterrupted, tmp_path, moment, count):
-    whole, flags = uninterrupted
-    command = [
-        BIN / "python",
-        ROOT / "tests" / "killed.py",
-        moment,
-        count,
-        data,
-        *PLUGIN,
-        "--save-dir",
-        tmp_path,
-        *flags,
-    ]
-    killed = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    result = train(data, tmp_path, *flags)
-    assert "Loaded checkpoint" in result.stdout + result.stderr
-    resumed = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
-    assert all(torch.equal(whole["model"][name], resumed["model"][name]) for name in whole["model"])
-    statistics = whole["last_optimizer_state"]["state"]
-    for number, state in resumed["last_optimizer_state"]["state"].items():
-        for name, value in state.items():
-            assert torch.equal(torch.as_tensor(value), torch.as_tensor(statistics[number][name]))
-
-
-def test_two_workers_make_the_same_updates_as_one(data, tmp_path):
-    flags = (*SMALL, *TAU, *ADAM, "--max-update", 12, "--disable-validation", "--no-epoch-checkpoints")
-    train(data, tmp_path / "one", *flags, "--update-freq", 2)
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    parallel = ("--distributed-world-size", 2, "--distributed-no-spawn", "--distributed-backend", "gloo", "--cpu")
-    parallel += ("--ddp-backend", "legacy_ddp", "--distributed-init-method", f"tcp://localhost:{port}")
-    workers = [
-        subprocess.Popen(
-            [str(x) for x in (BIN / "fairseq-train", data, *PLUGIN, "--save-dir", tmp_path / "two", *flags)]
-            + [str(x) for x in (*parallel, "--distributed-rank", rank)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    printed = [worker.communicate()[0] for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], printed
-    one, two = saved(tmp_path / "one"), saved(tmp_path / "two")
-    for name in one:
-        torch.testing.assert_close(two[name], one[name], atol=1e-4, rtol=1e-3)
-
-
-@pytest.fixture(scope="module")
 def large(data, tmp_path_factory):
     """A model trained with --tau until it has learned something, and what fairseq-train printed."""
     folder = tmp_path_factory.mktemp("large")
-    result = train(data, folder, *SMALL, *TAU, *ADAM, "--dropout", 0.1, "--max-epoch", 4, "--no-epoch-checkpoints")
+    result = train(data, folder, *SMALL, *TAU, *ADAM, "--dropout", 0.1, "--max-epoch", 2, "--no-epoch-checkpoints")
     return folder, result.stdout + result.stderr
 
 
@@ -239,25 +174,36 @@ def test_another_tau_in_the_middle_of_an_epoch_is_told_and_finishes_it(data, tmp
 def test_frozen_tables_from_a_checkpoint_by_flag_alone_and_back(data, large, tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes((large[0] / "checkpoint_last.pt").read_bytes())
     flags = (*SMALL, *ADAM, "--dropout", 0.1, "--no-epoch-checkpoints")
-    result = train(data, tmp_path, *flags, *TAU, "--max-epoch", 5, "--freeze-word-tables")
+    result = train(data, tmp_path, *flags, *TAU, "--max-epoch", 3, "--freeze-word-tables")
     assert "Loaded checkpoint" in result.stdout + result.stderr
     before, after = saved(large[0]), saved(tmp_path)
     tables = [name for name in before if "embed_tokens" in name or "output_projection" in name]
     assert len(tables) == 4
     for name in before:
         assert torch.equal(before[name], after[name]) == (name in tables or name == "dictionaries")
-    thawed = train(data, tmp_path, *flags, *TAU, "--max-epoch", 6, check=False)
+    thawed = train(data, tmp_path, *flags, *TAU, "--max-epoch", 4, check=False)
     assert thawed.returncode == 1 and "--reset-optimizer (after" in thawed.stderr.strip().splitlines()[-1]
+
+
+def losses(result) -> list:
+    """What validation gave, in bits."""
+    found = re.findall(r"valid on 'valid' subset \| loss ([\d.]+)", result.stdout + result.stderr)
+    return list(map(float, found))
+
+
+def assert_learned(data, loss):
+    """Better by 2 bits than a guess among all words. An epoch of this corpus is enough for more (6 bits or less where a
+    guess has 10), so that no rounding on any machine brings a right training near the bound."""
+    words = len((data / "dict.tgt.txt").read_text(encoding="utf-8").splitlines())
+    assert loss < np.log2(words) - 2
 
 
 def test_with_and_without_tau_can_follow_each_other(data, large, tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes((large[0] / "checkpoint_last.pt").read_bytes())
     flags = (*SMALL, *ADAM, "--dropout", 0.1, "--no-epoch-checkpoints", "--criterion", "partition_cross_entropy")
-    losses = re.findall(r"valid on 'valid' subset \| loss ([\d.]+)", large[1])
-    for epoch, tau in ((5, 0), (6, 300)):
-        result = train(data, tmp_path, *flags, "--tau", tau, "--max-epoch", epoch)
-        losses += re.findall(r"valid on 'valid' subset \| loss ([\d.]+)", result.stdout + result.stderr)
-    assert len(losses) == 6 and max(map(float, losses[4:])) < float(losses[3])
+    for epoch, tau in ((3, 0), (4, 300)):
+        (loss,) = losses(train(data, tmp_path, *flags, "--tau", tau, "--max-epoch", epoch))
+        assert_learned(data, loss)
 
 
 @pytest.mark.parametrize(
@@ -269,9 +215,8 @@ def test_with_and_without_tau_can_follow_each_other(data, large, tmp_path):
     ],
 )
 def test_variants_learn(data, tmp_path, flags):
-    result = train(data, tmp_path, *SMALL, *TAU, *ADAM, "--max-epoch", 2, "--no-epoch-checkpoints", *flags)
-    valid = [float(x) for x in re.findall(r"valid on 'valid' subset \| loss ([\d.]+)", result.stdout + result.stderr)]
-    assert valid[1] < valid[0] < 10
+    (loss,) = losses(train(data, tmp_path, *SMALL, *TAU, *ADAM, "--max-epoch", 1, "--no-epoch-checkpoints", *flags))
+    assert_learned(data, loss)
 
 
 def test_shards_get_their_own_partitions(data, text, tmp_path):
@@ -287,8 +232,8 @@ def test_shards_get_their_own_partitions(data, text, tmp_path):
         pairs = [x for split in ("train", "valid") for x in (f"--{split}pref", part / split)]
         run("fairseq-preprocess", "-s", "src", "-t", "tgt", *pairs, "--destdir", shards[-1], *dictionaries)
     result = train(":".join(map(str, shards)), tmp_path, *SMALL, *TAU, *ADAM, "--max-epoch", 3)
-    valid = [float(x) for x in re.findall(r"valid on 'valid' subset \| loss ([\d.]+)", result.stdout + result.stderr)]
-    assert len(valid) == 3 and valid[2] < valid[0]
+    assert len(losses(result)) == 3
+    assert_learned(data, losses(result)[-1])
     words = (shards[1] / "dict.tgt.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     (shards[1] / "dict.tgt.txt").write_text("".join(reversed(words)), encoding="utf-8")
     result = run("lv-partition", ":".join(map(str, shards)), "--tau", 300, check=False)

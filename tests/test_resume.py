@@ -1,0 +1,72 @@
+"""Training with --tau that is killed and resumed, or divided among workers: the same updates."""
+
+import signal
+import socket
+import subprocess
+
+import pytest
+import torch
+from conftest import BIN, PLUGIN, ROOT, SMALL, train
+from test_large_vocabulary import ADAM, TAU, saved
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(data, tmp_path_factory):
+    """A run with dropout and everything that could go wrong at a resume, and its flags."""
+    flags = (*SMALL, *TAU, *ADAM, "--dropout", 0.1, "--update-freq", 2, "--reshuffle-partitions", "--max-update", 24)
+    flags += ("--save-interval-updates", 5, "--num-workers", 0, "--disable-validation")
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    train(data, folder, *flags)
+    return torch.load(folder / "checkpoint_last.pt", weights_only=True), flags
+
+
+@pytest.mark.parametrize("moment, count", [("swap", 20), ("save", 3), ("copy", 2), ("update", 31)])
+def test_killed_and_resumed_it_ends_with_the_same_bits(data, uninterrupted, tmp_path, moment, count):
+    whole, flags = uninterrupted
+    command = [
+        BIN / "python",
+        ROOT / "tests" / "killed.py",
+        moment,
+        count,
+        data,
+        *PLUGIN,
+        "--save-dir",
+        tmp_path,
+        *flags,
+    ]
+    killed = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    result = train(data, tmp_path, *flags)
+    assert "Loaded checkpoint" in result.stdout + result.stderr
+    resumed = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert all(torch.equal(whole["model"][name], resumed["model"][name]) for name in whole["model"])
+    statistics = whole["last_optimizer_state"]["state"]
+    for number, state in resumed["last_optimizer_state"]["state"].items():
+        for name, value in state.items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(statistics[number][name]))
+
+
+def test_two_workers_make_the_same_updates_as_one(data, tmp_path):
+    flags = (*SMALL, *TAU, *ADAM, "--max-update", 12, "--disable-validation", "--no-epoch-checkpoints")
+    train(data, tmp_path / "one", *flags, "--update-freq", 2)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    parallel = ("--distributed-world-size", 2, "--distributed-no-spawn", "--distributed-backend", "gloo", "--cpu")
+    parallel += ("--ddp-backend", "legacy_ddp", "--distributed-init-method", f"tcp://localhost:{port}")
+    workers = [
+        subprocess.Popen(
+            [str(x) for x in (BIN / "fairseq-train", data, *PLUGIN, "--save-dir", tmp_path / "two", *flags)]
+            + [str(x) for x in (*parallel, "--distributed-rank", rank)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    printed = [worker.communicate()[0] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], printed
+    one, two = saved(tmp_path / "one"), saved(tmp_path / "two")
+    for name in one:
+        torch.testing.assert_close(two[name], one[name], atol=1e-4, rtol=1e-3)
