@@ -185,3 +185,15 @@ def test_dropout_acts_in_training_only_and_in_the_place_that_is_named(build):
     model = build(dropout=0.5, encoder_dropout_in=0.0)
     places = model.encoder.dropout_in, model.encoder.dropout_out, model.decoder.dropout_in
     assert [place.p for place in places] == [0.0, 0.5, 0.5]
+
+
+@torch.no_grad()
+def test_words_after_a_padding_symbol_that_somebody_typed_are_read(build):
+    model = build(fused_gru=True)
+    typed = torch.tensor([[4, 1, 5, 2], [1, 4, 5, 2]])  # <pad> inside a sentence, and as padding
+    other = typed.clone()
+    other[:, 2] = 6
+    keys = [model.encoder(tokens).keys for tokens in (typed, other)]
+    assert not torch.equal(keys[0][0, 2], keys[1][0, 2]) and not torch.equal(keys[0][0, 3], keys[1][0, 3])
+    alone = model.encoder(typed[1:, 1:]).keys
+    torch.testing.assert_close(keys[0][1, 1:], alone[0])

@@ -45,8 +45,9 @@ class FusedBidirectionalGRU(nn.Module):
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
         # Packing wants sentences that start at position 0: turn left-padded ones round, and back again.
         batch, length = padding.shape
-        lengths = length - padding.sum(1)
-        start = torch.where(padding[:, 0], length - lengths, torch.zeros_like(lengths))
+        words = (~padding).int()  # from the first to the last: a padding symbol that was typed lies between
+        start = words.argmax(dim=1)
+        lengths = length - words.flip(1).argmax(dim=1) - start
         positions = torch.arange(length, device=x.device)
         x = x[torch.arange(batch, device=x.device)[:, None], (positions + start[:, None]) % length]
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
