@@ -3,12 +3,18 @@
 import collections
 import os
 import random
+import sys
 from pathlib import Path
 
 import pytest
 
 from lv_fairseq.alignment import write_corpus
 
+# the first lines of a Python program that is called by its name: as pip writes them, since the path may hold a space
+PYTHON = f"""#!/bin/sh
+'''exec' "{sys.executable}" "$0" "$@"
+' '''
+"""
 needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from aligned_text import known_corpus, needs_full, read_table
+from aligned_text import PYTHON, known_corpus, needs_full, read_table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,8 +32,7 @@ OLD_USAGE = """Usage: fast_align -i file.fr-en
 # builds of today take -p, whatever they say
 NEW_USAGE = OLD_USAGE.replace("-p: p_null", "-q: p_null")
 
-STAND_IN = f"""#!{sys.executable}
-import getopt, os, signal, sys, time
+STAND_IN = f"""{PYTHON}import getopt, os, signal, sys, time
 try:
     options = dict(getopt.getopt(sys.argv[1:], FLAGS)[0])
 except getopt.GetoptError as error:

@@ -12,6 +12,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from aligned_text import PYTHON
 from conftest import BIN, ROOT, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -550,9 +551,7 @@ def program(folder, body: str):
     """A program that says it is fast_align and then does something else."""
     path = folder / "aligner"
     usage = "if len(sys.argv) < 5: sys.exit('  -i: [REQ] Input\\n  -q: p_null\\n  -p: conditional probability table')\n"
-    path.write_text(
-        f"#!{sys.executable}\nimport os, sys, time\n{usage}table = sys.argv[sys.argv.index('-p') + 1]\n{body}\n"
-    )
+    path.write_text(f"{PYTHON}import os, sys, time\n{usage}table = sys.argv[sys.argv.index('-p') + 1]\n{body}\n")
     path.chmod(0o755)
     return path
 
