@@ -42,7 +42,8 @@ class Decoding:
             check_lexicon(self.lexicon, cfg.lexicon, source, target)
         self.every_word = CandidateLists(target, len(target))
         self.lists = self._lists()
-        if self.lexicon is not None and self.lists is None and not self.rule.startswith("lexicon"):
+        used = self.lists is not None or self.rule.startswith("lexicon") or cfg.hide_rare_words
+        if self.lexicon is not None and not used:
             logger.warning("--lexicon is not used without --candidate-frequent or --unk-replacement lexicon")
         own_command = any(name.startswith("fairseq_cli.") for name in sys.modules)  # and not somebody's program
         if own_command and (self.lists is not None or self.rule != "none"):

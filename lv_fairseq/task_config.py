@@ -40,6 +40,12 @@ class LVTranslationConfig(TranslationConfig):
         "the proposal Q of the paper's importance weights: all words of a partition alike, which cancels out, or as "
         "frequent as they are in it",
     )
+    hide_rare_words: float = _option(
+        0.0,
+        "A: in training a word seen n times is read as unknown with probability A / (A + n), on both sides at once (a "
+        "word of both sentences, or with --lexicon a word and its translation), so that a model with all words learns "
+        "to ask for the replacement of names; 0 = off",
+    )
     sort_window: int = _option(
         0,
         "training sentences read ahead and sorted by length together (the paper's 20 batches of 80: 1600); "
@@ -90,6 +96,7 @@ class LVTranslationConfig(TranslationConfig):
     )
     # fairseq's own options that partitions depend on
     update_freq: Any = II("optimization.update_freq")
+    seed: int = II("common.seed")
     store_ema: bool = II("ema.store_ema")
     fp16: bool = II("common.fp16")
     memory_efficient_fp16: bool = II("common.memory_efficient_fp16")
@@ -100,8 +107,8 @@ class LVTranslationConfig(TranslationConfig):
 
 def check(cfg: LVTranslationConfig) -> None:
     """Say what is wrong or missing before fairseq runs into it."""
-    for name in ("tau", "source_tau", "sort_window"):
-        if getattr(cfg, name) < 0:
+    for name in ("tau", "source_tau", "sort_window", "hide_rare_words"):
+        if not getattr(cfg, name) >= 0:
             raise UserError(f"--{name.replace('_', '-')} must be 0 or more, not {getattr(cfg, name)}")
     if cfg.tau:
         if cfg.store_ema:

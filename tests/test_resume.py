@@ -14,6 +14,7 @@ from test_large_vocabulary import ADAM, TAU, saved
 def uninterrupted(data, tmp_path_factory):
     """A run with dropout and everything that could go wrong at a resume, and its flags."""
     flags = (*SMALL, *TAU, *ADAM, "--dropout", 0.1, "--update-freq", 2, "--reshuffle-partitions", "--max-update", 24)
+    flags += ("--hide-rare-words", 20)
     flags += ("--save-interval-updates", 5, "--num-workers", 0, "--disable-validation")
     folder = tmp_path_factory.mktemp("uninterrupted")
     train(data, folder, *flags)

@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import nullcontext
+from functools import cached_property
 from typing import Optional
 
 import torch
@@ -11,6 +12,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
 
 from lv_fairseq.batching.epochs import PartitionedIterator
+from lv_fairseq.batching.hidden_words import HiddenWords, HidingDataset, hidden_words
 from lv_fairseq.batching.look_ahead import LookAheadDataset
 from lv_fairseq.batching.partitioned import in_partitions
 from lv_fairseq.data_folder import check_subset, load_dictionary, reading
@@ -84,8 +86,18 @@ class LVTranslationTask(TranslationTask):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         if split != self.cfg.train_subset:
             self.decoding.follow_subset(split, self.datasets[split])
-        if self.cfg.sort_window > 0 and not self.cfg.tau and split == self.cfg.train_subset:
+            return
+        if self.cfg.hide_rare_words:
+            self.datasets[split] = HidingDataset(self.datasets[split], self.hidden_words)
+            self.datasets[split].set_epoch(epoch)
+        if self.cfg.sort_window > 0 and not self.cfg.tau:
             self.datasets[split] = LookAheadDataset(self.datasets[split], self.cfg.sort_window)
+
+    @cached_property
+    def hidden_words(self) -> HiddenWords:
+        return hidden_words(
+            self.cfg.hide_rare_words, self.src_dict, self.tgt_dict, self.decoding.lexicon, self.cfg.seed
+        )
 
     def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_invalid_inputs=False):
         try:
