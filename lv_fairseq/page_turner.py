@@ -53,6 +53,9 @@ class PageTurner:
         """Put the words of a partition on the pages; False if they are there already."""
         if partition == self.partition:
             return False
+        pages = [page for page in (self.source, self.target) if page is not None]
+        if any(member.parameter.grad is not None for page in pages for member in page.members):
+            raise RuntimeError("pages cannot be turned inside an update: their gradients are of other words")
         if self.source is not None:
             self.source.turn_to(self.plan.source_words[partition])
         if self.target is not None:

@@ -32,7 +32,10 @@ class Forker:
             request = json.dumps({"command": command, "cwd": str(cwd), "env": env}).encode()
             self.socket.sendall(len(request).to_bytes(4, "little"))
             socket.send_fds(self.socket, [request], [file.fileno() for file in (given, out, err)])
-            code = int.from_bytes(self.socket.recv(4), "little", signed=True)
+            answer = self.socket.recv(4)
+            if len(answer) < 4:
+                raise RuntimeError("the process that forks is gone: was there enough memory?")
+            code = int.from_bytes(answer, "little", signed=True)
             texts = [Path(f"/proc/self/fd/{file.fileno()}").read_bytes() for file in (out, err)]
         return subprocess.CompletedProcess(command, code, *(text.decode("utf-8", "replace") for text in texts))
 
@@ -60,6 +63,8 @@ def serve(connection: socket.socket) -> list[str]:
             os.environ.update(request["env"])
             signal.signal(signal.SIGINT, signal.default_int_handler)
             logging.root.handlers.clear()  # what an import has put there
+            for stream in (sys.stdin, sys.stdout, sys.stderr):  # as conftest.run asks for
+                stream.reconfigure(encoding="utf-8")
             return request["command"]
         for descriptor in descriptors:
             os.close(descriptor)

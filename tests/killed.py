@@ -41,9 +41,9 @@ def half_a_checkpoint(obj, file):
     file.flush()
 
 
-def half_a_copy(source, destination):
-    with open(source, "rb") as whole, open(destination, "wb") as half:
-        half.write(whole.read(10_000))
+def half_a_copy(source, destination, size):
+    destination.write(source.read(10_000))
+    destination.flush()
 
 
 if moment == "swap":
@@ -52,7 +52,7 @@ elif moment == "save":
     save = checkpoint_utils._torch_persistent_save
     checkpoint_utils._torch_persistent_save = kill_in(save, half_a_checkpoint)
 elif moment == "copy":
-    shutil.copyfile = kill_in(shutil.copyfile, half_a_copy)
+    shutil.copyfileobj = kill_in(shutil.copyfileobj, half_a_copy)
 elif moment == "update":
     torch.Tensor.backward = kill_in(torch.Tensor.backward)
 else:

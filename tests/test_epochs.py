@@ -5,6 +5,7 @@ import multiprocessing
 import weakref
 
 import pytest
+from fairseq.data.iterators import GroupedIterator
 from small_corpus import TAU, configure, train_iterator, write_corpus
 
 
@@ -52,3 +53,21 @@ def test_data_that_are_read_again_take_the_place_of_the_old(corpus):
         iterator = train_iterator(cfg, task, epoch)
         made += [weakref.ref(iterator), weakref.ref(iterator.dataset), weakref.ref(task.datasets.pop("train"))]
         assert len([thing for thing in made if thing() is not None]) <= 3 * 2
+
+
+@pytest.mark.parametrize("place", [1, 2, 3, 5])
+@pytest.mark.parametrize("then, now, update_freq", [(1, 1, 2), (1, 1, 3), (2, 1, 1), (1, 2, 2), (2, 2, 2)])
+def test_no_update_reaches_into_another_partition_after_a_resume(corpus, place, then, now, update_freq):
+    """With other flags than before, under which there may be as many batches."""
+    cfg, task, _, _ = configure(corpus, *TAU, 30, "--update-freq", update_freq)
+    iterator = train_iterator(cfg, task, num_shards=now)
+    count = len(iterator.frozen_batches)
+    state = {"version": 2, "epoch": 1, "iterations_in_epoch": place, "shuffle": True}
+    for more in ({"batches": count, "shards": then}, {}):  # 0.1.0 did not say so much
+        iterator.load_state_dict({**state, **more})
+        batches = iterator.next_epoch_itr(shuffle=True)
+        done = place * (then if more else now)
+        whole = iterator.dataset.group
+        assert iterator.iterations_in_epoch == done // whole * whole // now
+        for update in GroupedIterator(batches, update_freq):
+            assert len(update) == update_freq and len({batch["partition"] for batch in update}) == 1

@@ -11,6 +11,8 @@ import fairseq
 import pytest
 import torch
 from conftest import PLUGIN, run
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
 
 from lv_fairseq import UserError
 from lv_fairseq.fairseq_patches.settings import MOST, literals, numbers
@@ -110,7 +112,20 @@ def test_settings_are_computed(text, value):
         "__import__('os')",
         "9" * MOST * 2,
     ]
-    + ["1; 2", "lambda: 0", "f'{1}'", "1j", "None", "[*[1]]", "{}", "1 - 1", "\0", "9" * MOST * 2],
+    + [
+        "1; 2",
+        "lambda: 0",
+        "f'{1}'",
+        "1j",
+        "None",
+        "[*[1]]",
+        "{}",
+        "1 - 1",
+        "\0",
+        "[1e400]",
+        "[1] * [2]",
+        "9" * MOST * 2,
+    ],
 )
 def test_everything_else_is_refused_in_one_line(text):
     with pytest.raises(UserError, match="nothing of it was run") as error:
@@ -119,7 +134,7 @@ def test_everything_else_is_refused_in_one_line(text):
 
 
 def test_literals_hold_no_code():
-    assert literals("{'a': [1, None]}") == {"a": [1, None]}
+    assert literals("{'a': [1, None]}") == {"a": [1, None]} and literals("[3] * 7") == [3] * 7
     with pytest.raises(UserError):
         literals("__import__('os').getcwd()")
 
@@ -134,6 +149,7 @@ def bad_files(folder: Path, good: Path) -> dict:
     whole = good.read_bytes()
     (folder / "empty.pt").write_bytes(b"")
     (folder / "text.pt").write_text("not a checkpoint\n" * 99)
+    (folder / "letters.pt").write_text("every letter " * 999)
     (folder / "half.pt").write_bytes(whole[: len(whole) // 2])
     (folder / "pickle.pt").write_bytes(pickle.dumps({"a": 1}))
     torch.save({"model": Code()}, folder / "code.pt")
@@ -141,13 +157,16 @@ def bad_files(folder: Path, good: Path) -> dict:
     torch.save([1, 2], folder / "list.pt")
     torch.save({"args": argparse.Namespace(), "model": {}}, folder / "old.pt")
     (folder / "folder.pt").mkdir()
+    os.mkfifo(folder / "pipe.pt")
     return {
         "missing.pt": "there is no checkpoint",
-        "folder.pt": "Is a directory",
+        "folder.pt": "it is a folder",
+        "pipe.pt": "it is no ordinary file",
         "empty.pt": "it is empty",
         "text.pt": "no file that torch has saved",
         "half.pt": "no file that torch has saved",
         "pickle.pt": "cannot be used",
+        "letters.pt": "no file that torch has saved",
         "code.pt": "it wants to call posix.getcwd",
         "other.pt": "not fairseq's",
         "list.pt": "not fairseq's",
@@ -156,8 +175,6 @@ def bad_files(folder: Path, good: Path) -> dict:
 
 
 def test_what_is_no_checkpoint_is_named_in_one_line(data, ordinary, tmp_path):
-    from fairseq import checkpoint_utils
-
     for name, message in bad_files(tmp_path, ordinary).items():
         with pytest.raises(UserError) as error:
             checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / name)], {"data": str(data)})
@@ -167,6 +184,45 @@ def test_what_is_no_checkpoint_is_named_in_one_line(data, ordinary, tmp_path):
     for flag, name in (("--restore-file", "text.pt"), ("--finetune-from-model", "missing.pt")):
         flags = (*PLUGIN, *FCONV, "--save-dir", tmp_path / "new", flag, tmp_path / name)
         assert name in last_line(run("fairseq-train", data, *flags, check=False))
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("model._name", "nobody"),
+        ("model.encoder_embed_dim", "abc"),
+        ("model.encoder_layers", "[(999999999, 99999)]"),
+        ("model", "x"),
+        ("task._name", "nonsense"),
+        ("task", None),
+        ("bpe", {"_name": "gpt2", "gpt2_encoder_json": "http://127.0.0.1:9/${oc.env:HOME}"}),
+    ],
+)
+def test_settings_that_make_no_model_are_named_in_one_line(data, ordinary, tmp_path, name, value):
+    state = torch.load(ordinary, weights_only=False)
+    place, _, last = f"cfg.{name}".rpartition(".")
+    found = state
+    for key in place.split("."):
+        found = found[key] if isinstance(found, dict) else getattr(found, key)
+    found.update({last: value}) if isinstance(found, dict) else setattr(found, last, value)
+    torch.save(state, tmp_path / "odd.pt")
+    with pytest.raises(UserError, match="odd.pt") as error:
+        checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "odd.pt")], {"data": str(data)})
+    assert "\n" not in str(error.value) and len(str(error.value)) < 600
+
+
+def test_a_checkpoint_is_written_to_no_name_that_can_be_guessed_and_keeps_its_permissions(ordinary, tmp_path):
+    (tmp_path / "precious").write_text("precious")
+    for name in ("one.pt", "two.pt"):
+        (tmp_path / name).write_bytes(b"old")
+        (tmp_path / name).chmod(0o600)
+        (tmp_path / f"{name}.tmp").symlink_to(tmp_path / "precious")
+    checkpoint_utils.torch_persistent_save({"a": 1}, str(tmp_path / "one.pt"))
+    PathManager.copy(str(tmp_path / "one.pt"), str(tmp_path / "two.pt"))
+    for name in ("one.pt", "two.pt"):
+        assert torch.load(tmp_path / name) == {"a": 1} and (tmp_path / name).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "precious").read_text() == "precious" and not (tmp_path / "two.pt").is_symlink()
+    assert len(list(tmp_path.iterdir())) == 5  # nothing temporary stays
 
 
 def test_a_checkpoint_that_does_not_fit_is_named_in_one_line(data, ordinary, tmp_path):

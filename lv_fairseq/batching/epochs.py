@@ -40,17 +40,20 @@ class PartitionedIterator(EpochBatchIterator):
         gc.collect()
 
     def state_dict(self) -> Dict:
-        return {**super().state_dict(), "batches": len(self.frozen_batches)}
+        return {**super().state_dict(), "batches": len(self.frozen_batches), "shards": self.num_shards}
 
     def load_state_dict(self, state_dict: Dict) -> None:
-        """A checkpoint in the middle of an epoch counts batches; another tau makes other batches, which is told."""
-        now, then = len(self.frozen_batches), state_dict.get("batches")
-        place = state_dict.get("iterations_in_epoch", 0)
-        if place and then not in (None, now):
+        """A checkpoint in the middle of an epoch counts the batches of a worker. With another number of workers that is
+        another place; with another tau batches are others, which is told. An update never begins in the middle of what
+        is one now: it would reach into the next partition."""
+        now = len(self.frozen_batches)
+        then, place = state_dict.get("batches", now), state_dict.get("iterations_in_epoch", 0)
+        done = place * state_dict.get("shards", self.num_shards)  # by all workers
+        if place and then != now:
             logger.warning(
                 f"the checkpoint's epoch had {then:,} batches, with these flags it has {now:,}: training goes on at "
                 "the same part of the epoch, over other partitions"
             )
-            step = max(self.dataset.group // self.num_shards, 1)  # whole updates
-            state_dict = {**state_dict, "iterations_in_epoch": place * now // then // step * step}
-        super().load_state_dict(state_dict)
+            done = done * now // then
+        whole = done // self.dataset.group * self.dataset.group  # updates
+        super().load_state_dict({**state_dict, "iterations_in_epoch": whole // self.num_shards})

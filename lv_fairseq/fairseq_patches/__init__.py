@@ -4,18 +4,19 @@ from functools import cache
 
 from lv_fairseq.errors import show_in_one_line
 from lv_fairseq.fairseq_patches import checkpoints, commands, settings, training
-from lv_fairseq.word_tables import carry_rows, correct_late_rows
+from lv_fairseq.fairseq_patches.training import meet_every_optimizer
+
+__all__ = ["apply", "meet_every_optimizer"]
 
 
 @cache
 def apply() -> None:
-    """All of it, once."""
+    """All that needs nothing else of this package, once."""
     show_in_one_line()
     commands.show_every_flag_in_help()
     commands.answer_every_line()
     checkpoints.load_safely()
     checkpoints.name_unusable_files()
-    checkpoints.copy_atomically()
+    checkpoints.write_whole()
     settings.run_no_code()
     training.keep_every_sentence()
-    training.meet_every_optimizer(lambda optimizer: (carry_rows(optimizer), correct_late_rows(optimizer)))

@@ -1,4 +1,4 @@
-"""Checkpoints: read safely and without copying, refused in one line, copied whole."""
+"""Checkpoints: read safely and without copying, refused in one line, written whole."""
 
 import argparse
 import os
@@ -11,11 +11,16 @@ import types
 import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import IOPathManager, PathManager
+from omegaconf.errors import OmegaConfBaseException
 
 from lv_fairseq.errors import UserError, behind
+from lv_fairseq.files import written_whole
 
 # how fairseq begins what it says of checkpoints and flags that do not go together
 PLAIN = ("--", "Criterion does not match", "Optimizer does not match", "Cannot load model parameters")
+# what settings that are none lead to
+WRONG = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+WRONG += (OSError, EOFError, pickle.UnpicklingError, OmegaConfBaseException)
 
 
 def load_safely() -> None:
@@ -28,14 +33,21 @@ def load_safely() -> None:
     torch.serialization.add_safe_globals([argparse.Namespace])
     mapped = "fairseq_cli.train" not in sys.modules
 
-    def load(file, *args, **kwargs):
-        kwargs["weights_only"] = True
+    def load_any(file, *args, **kwargs):
         if mapped:
             try:
-                return torch.load(file.name, *args, mmap=True, **kwargs)
+                return torch.load(file.name, *args, mmap=True, weights_only=True, **kwargs)
             except (AttributeError, RuntimeError, ValueError):  # not a file, or in torch's old format
                 file.seek(0)
-        return torch.load(file, *args, **kwargs)
+        return torch.load(file, *args, weights_only=True, **kwargs)
+
+    def load(file, *args, **kwargs):
+        try:
+            state = load_any(file, *args, **kwargs)
+        except (*WRONG, MemoryError) as error:
+            raise UserError(f"the checkpoint {file.name} cannot be used: {unreadable(file.name, error)}") from error
+        refuse_references(file.name, state)
+        return state
 
     class Torch(types.ModuleType):
         """torch, as fairseq.checkpoint_utils sees it."""
@@ -47,6 +59,35 @@ def load_safely() -> None:
     checkpoint_utils.torch.load = load
 
 
+def unreadable(path: str, error: BaseException) -> str:
+    """Why torch does not read a file."""
+    if os.path.getsize(path) == 0:
+        return "it is empty"
+    unsafe = re.search(r"GLOBAL (\S+) (?:was not an allowed|whose module)", str(error))
+    if unsafe:
+        return f"it wants to call {unsafe.group(1)}, which no checkpoint of fairseq does"
+    if isinstance(error, MemoryError) or "alloc" in str(error):
+        return "there is not enough memory for it"
+    return "it is no file that torch has saved, or only a part of one"
+
+
+def refuse_references(path: str, state) -> None:
+    """Settings may not ask for variables of the environment, or have anything else computed, when they are read."""
+    settings = [state.get(name) for name in ("args", "cfg")] if isinstance(state, dict) else []
+    while settings:
+        value = settings.pop()
+        if isinstance(value, argparse.Namespace):
+            value = vars(value)
+        if isinstance(value, dict):
+            settings += [*value.keys(), *value.values()]
+        elif isinstance(value, (list, tuple)):
+            settings += value
+        elif isinstance(value, str) and re.search(r"\$\{[^}]*:", value):
+            raise UserError(
+                f"the checkpoint {path} cannot be used: a setting is {value[:60]!r}, which no checkpoint of fairseq has"
+            )
+
+
 def name_unusable_files() -> None:
     """Say in one line which checkpoint cannot be used and why."""
     load, ensemble, restore = (
@@ -55,22 +96,26 @@ def name_unusable_files() -> None:
     )
 
     def load_or_say(path, *args, **kwargs):
+        if os.path.exists(path) and not os.path.isfile(path):  # also a pipe, which would make us wait
+            what = "a folder" if os.path.isdir(path) else "no ordinary file"
+            raise UserError(f"the checkpoint {path} cannot be used: it is {what}")
         try:
             return load(path, *args, **kwargs)
-        except UserError:
-            raise
-        except (OSError, EOFError, RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
-            raise UserError(f"the checkpoint {path} cannot be used: {reason(path, error)}") from error
-        except pickle.UnpicklingError as error:
-            raise UserError(f"the checkpoint {path} cannot be used: {reason(path, error)}") from error
+        except WRONG as error:
+            raise UserError(f"the checkpoint {path} cannot be used: it is not fairseq's ({shown(error)})") from error
 
     def ensemble_or_say(filenames, *args, **kwargs):
         try:
             return ensemble(filenames, *args, **kwargs)
-        except OSError as error:
-            if not str(error).startswith("Model file not found"):
-                raise
-            raise UserError(f"there is no checkpoint {str(error).partition(': ')[2]}: name one with --path") from None
+        except UserError:
+            raise
+        except Exception as error:
+            if str(error).startswith("Model file not found"):
+                name = str(error).partition(": ")[2]
+                raise UserError(f"there is no checkpoint {name}: name one with --path") from None
+            if isinstance(error, WRONG) or str(error).startswith("Could not infer"):
+                raise UserError(f"no model can be made of {', '.join(filenames)}: {shown(error)}") from error
+            raise
 
     def restore_or_say(*args, **kwargs):
         try:
@@ -85,36 +130,36 @@ def name_unusable_files() -> None:
     checkpoint_utils.load_checkpoint = restore_or_say
 
 
-def reason(path: str, error: Exception) -> str:
-    """Why a file is no checkpoint."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    if os.path.getsize(path) == 0:
-        return "it is empty"
-    unsafe = re.search(r"GLOBAL (\S+) (?:was not an allowed|whose module)", str(error))
-    if unsafe:
-        return f"it wants to call {unsafe.group(1)}, which no checkpoint of fairseq does"
-    if isinstance(error, (RuntimeError, EOFError, pickle.UnpicklingError)):
-        return "it is no file that torch has saved, or only a part of one"
-    return f"it is not fairseq's ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
+def shown(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
 
 
-def cause(error: Exception) -> list:
+def cause(error: BaseException) -> list:
     """The first line, after its heading, of what torch says of parameters that do not fit."""
     lines = str(error.__context__ or "").splitlines()
     return ["/", *lines[1].split()] if len(lines) > 1 else []
 
 
-def copy_atomically() -> None:
-    """A checkpoint that fairseq copies (to checkpoint_last.pt, say) appears whole or not at all.
+def write_whole() -> None:
+    """A checkpoint that fairseq writes, or copies (to checkpoint_last.pt, say), appears whole or not at all.
 
-    fairseq writes a checkpoint atomically, but copies it in place: a kill then leaves half a file to resume from.
+    fairseq writes a checkpoint to a name that anybody can guess, and copies it in place: a kill then leaves half a file
+    to resume from.
     """
+    save = checkpoint_utils.torch_persistent_save
 
-    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
-        shutil.copyfile(src_path, dst_path + ".tmp")
-        os.replace(dst_path + ".tmp", dst_path)
+    def save_whole(obj, filename: str, async_write: bool = False) -> None:
+        if async_write:
+            save(obj, filename, async_write)
+            return
+        with written_whole(filename) as file:
+            checkpoint_utils._torch_persistent_save(obj, file)
+
+    def copy_whole(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+        with open(src_path, "rb") as source, written_whole(dst_path) as file:
+            shutil.copyfileobj(source, file, 1 << 20)
         return True
 
+    checkpoint_utils.torch_persistent_save = save_whole
     if IOPathManager is None:
-        PathManager.copy = staticmethod(copy)
+        PathManager.copy = staticmethod(copy_whole)

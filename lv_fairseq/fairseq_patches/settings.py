@@ -25,8 +25,11 @@ def numbers(text: str):
 
 
 def literals(text: str):
-    """Any value that can be written down."""
-    return checked(text, lambda: ast.literal_eval(text))
+    """The same, or any other value that can be written down."""
+    try:
+        return numbers(text)
+    except UserError:
+        return checked(text, lambda: ast.literal_eval(text))
 
 
 def checked(text: str, compute: Callable):
@@ -45,7 +48,7 @@ def checked(text: str, compute: Callable):
 def computed(node: ast.AST):
     match node:
         case ast.Constant(value=bool() | int() | float() as value):
-            return value
+            return limited(value)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
             return -value
         case ast.List(elts=parts):
@@ -57,7 +60,7 @@ def computed(node: ast.AST):
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
             left, right = computed(left), computed(right)
             for some, times in ((left, right), (right, left)):
-                if isinstance(some, list | tuple) and size(some) * times > MOST:  # before it takes memory
+                if isinstance(some, list | tuple) and not (isinstance(times, int) and size(some) * times <= MOST):
                     raise ValueError("too many elements")
             return limited(left * right)
     raise ValueError("neither a number nor a list")

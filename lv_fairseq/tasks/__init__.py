@@ -4,7 +4,9 @@ Before the first one, fairseq is changed where it must be, and knows the criteri
 """
 
 from lv_fairseq import fairseq_patches
+from lv_fairseq.word_tables import carry_rows, correct_late_rows
 
 fairseq_patches.apply()
+fairseq_patches.meet_every_optimizer(lambda optimizer: (carry_rows(optimizer), correct_late_rows(optimizer)))
 
 import lv_fairseq.criterions.partition_cross_entropy  # noqa: E402, F401
