@@ -111,6 +111,19 @@ def test_other_texts_are_noticed_wherever_they_are(raw, words, tmp_path, capsys)
     assert contents(words) == before
 
 
+def test_what_a_killed_run_left_is_removed(raw, words, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(words, out)
+    (out / "raw" / "test.en").unlink()  # something to do
+    left = [out / f".lexicon.{'0a' * 8}.tmp", out / "text" / f".train.en.{'b1' * 8}.tmp"]
+    left[0].mkdir()
+    (left[0] / f".counts.{'c2' * 8}.tmp").write_text("half")
+    left[1].write_text("half")
+    prepare(arguments(raw, out))
+    assert contents(out).keys() == {out / path.relative_to(words) for path in contents(words)}
+    assert not left[0].exists()
+
+
 def test_a_run_that_finished_nothing_is_repeated_with_other_settings(raw, tmp_path, capsys):
     for size in (9999, 9998):
         options = ("--segmentation", "sentencepiece", "--vocab-size", size, "--no-lexicon")
