@@ -71,6 +71,15 @@ def signals_as_before():
         signal.signal(name, handler)
 
 
+def printed_in_ascii(function, *args) -> bytes:
+    """What a function prints where nothing but ASCII can be written."""
+    printed = io.BytesIO()
+    with contextlib.redirect_stdout(io.TextIOWrapper(printed, "ascii")) as stdout:
+        function(*args)
+        stdout.flush()
+    return printed.getvalue()
+
+
 def make_corpus(folder: Path, *options) -> Path:
     run("python", "scripts/demo_corpus.py", "--out", folder, *options)
     return folder

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from conftest import make_corpus, run
+from conftest import make_corpus, printed_in_ascii, run
 from in_process import begin_experiment, experiment, refused, run_experiment
 
 from lv_fairseq import UserError
@@ -46,7 +46,7 @@ def test_every_row_of_the_table(tmp_path):
             assert len((tmp_path / "out" / row[subset]["hypotheses"]).read_bytes().split(b"\n")) == 31
     assert results["curves"][0]["points"] and results["signature"]["K"] in (200, 600)
     again = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders)
-    assert "== " not in again.stdout  # nothing is done twice
+    assert "== " not in again.stderr  # nothing is done twice
     (tmp_path / "config.yaml").write_text(CONFIG.replace("beam: 3", "beam: 4"))
     other = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders, check=False)
     assert other.returncode == 1 and "was begun with another beam" in other.stderr.strip().splitlines()[-1]
@@ -182,6 +182,19 @@ def test_one_failure_ends_the_others(tmp_path):
     ]
     with pytest.raises(UserError, match="python failed: the reason is at the end of .*short.log"):
         stages.together(works)
+
+
+def test_stages_are_told_of_on_stderr(tmp_path, capsys):
+    stages = experiment.stages.Stages(tmp_path, tmp_path, parallel=1)
+    assert stages.stage("corpus", lambda: "work") == "work"
+    out, err = capsys.readouterr()
+    assert out == "" and "== corpus\n" in err  # the result is alone on stdout: its reader may end, as `head`
+
+
+def test_the_table_is_printed_in_any_encoding(begun):
+    config = experiment.config.load_config(begun / "config.yaml")
+    table = run_experiment.Experiment(config, begun / "prepared", begun / "out \u00fc")
+    assert rb"out \xfc/results.json is written" in printed_in_ascii(table.show)
 
 
 def test_a_learning_curve_counts_the_time_of_updates_over_restarts(tmp_path):

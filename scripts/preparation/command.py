@@ -35,7 +35,7 @@ from programs import Parser, file_errors, made_whole, program
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import written_whole
 from lv_fairseq.lock import only_one
-from lv_fairseq.processes import end, signals_as_exit, start
+from lv_fairseq.processes import end, printing, signals_as_exit, start
 from lv_fairseq.progress import stage
 from preparation import folder
 from preparation.segmentation import moses, subword_model, subwords
@@ -244,4 +244,5 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         if folder.begin(args.out, {**about, "texts": texts}, parts):
             make(args, texts, splits)
             folder.finish(args.out)
-    print(f"{args.out} is ready: fairseq-train {args.out}/data --user-dir lv_fairseq --task lv_translation ...")
+    with printing():
+        print(f"{args.out} is ready: fairseq-train {args.out}/data --user-dir lv_fairseq --task lv_translation ...")
