@@ -58,10 +58,16 @@ def test_every_row_of_the_table(tmp_path):
         ("tua: 5\n", "unknown keys: tua"),
         ("{1: 2, tua: 3}\n", "unknown keys: 1, tua"),
         ("seeds: 1\n", "seeds must be a list, [...], not 1"),
-        ("seeds: []\n", "seeds must be a list of whole numbers, not []"),
+        ("seeds: []\n", "seeds must be a list of different whole numbers, at most 2147483647, not []"),
+        ("seeds: [1, 1]\n", "seeds must be a list of different whole numbers"),
+        ("seeds: [2147483648]\n", "seeds must be a list of different whole numbers, at most 2147483647"),
+        ("per_word: [10, 10]\n", "per_word must be a list of different whole numbers"),
+        ("tau: 99999999999999999999999\n", "tau must be a whole number from 1 to 2147483647"),
+        ("train: [--lr, .inf]\n", "train must be a list of words and numbers"),
+        ("generate: [.nan]\n", "generate must be a list of words and numbers"),
         ("hours: abc\n", "hours must be a number above 0, not 'abc'"),
         ("hours: .inf\n", "hours must be a number above 0, not inf"),
-        ("beam: 0\n", "beam must be a whole number, at least 1, not 0"),
+        ("beam: 0\n", "beam must be a whole number from 1 to 2147483647, not 0"),
         ("train: [[--lr, 1]]\n", "train must be a list of words and numbers"),
         ("unk_replacement: all\n", "unk_replacement must be one of none, copy"),
         ("- a\n", "must have lines `key: value`"),
@@ -137,6 +143,13 @@ def test_an_experiment_goes_on_with_its_own_text_only(begun, capsys):
     assert refusal(begun, capsys) == f"{begun}/out was begun with another --prepared: take another --out, or remove it"
 
 
+def test_an_experiment_that_does_not_say_of_which_text_is_refused(begun, capsys):
+    path = begun / "out" / "config.json"
+    path.write_text(json.dumps({"seeds": [1]}))  # as earlier versions wrote it
+    said = refusal(begun, capsys)
+    assert said == f"{path} does not say of which --prepared: take another --out, or remove {begun}/out"
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", "\xff"])
 def test_a_damaged_stage_is_named(begun, capsys, text):
     path = begun / "out" / "stages" / "corpus.json"
@@ -144,7 +157,7 @@ def test_a_damaged_stage_is_named(begun, capsys, text):
     assert refusal(begun, capsys) == f"{path} is damaged: remove it, and the same command does this stage again"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "\xff"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\xff"])
 def test_a_damaged_config_json_is_named(begun, capsys, text):
     path = begun / "out" / "config.json"
     path.write_bytes(text.encode("latin-1"))
