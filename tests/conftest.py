@@ -30,6 +30,7 @@ lv_fairseq.register()
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
+PATIENCE = 300  # seconds to wait for a process: on a busy machine it takes long to import torch
 
 
 FORKED = ("fairseq-", "lv-partition")  # commands that import torch
