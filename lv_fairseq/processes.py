@@ -193,7 +193,7 @@ def signals_as_exit(result: str = "") -> Iterator[None]:
 def printing() -> Iterator[None]:
     """For a command that prints its result: it ends in silence if the reader does, as `head`, in one line if what it
     prints cannot be written, and writes characters that the reader's encoding does not have as escapes."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -206,6 +206,8 @@ def printing() -> Iterator[None]:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would try once more
         raise UserError(f"cannot print the result: {error.strerror or error}") from None
+    finally:
+        signal.signal(signal.SIGPIPE, before)
 
 
 class StoppedError(SystemExit):

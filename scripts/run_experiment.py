@@ -36,7 +36,7 @@ from lv_fairseq.corpus_coverage import count_words, coverage
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import written_whole
 from lv_fairseq.lock import only_one
-from lv_fairseq.processes import signals_as_exit
+from lv_fairseq.processes import printing, signals_as_exit
 
 ROOT = Path(__file__).resolve().parent.parent
 PLUGIN = ["--user-dir", ROOT / "lv_fairseq", "--task", "lv_translation"]
@@ -82,6 +82,10 @@ class Experiment:
         self.results["attention"] = self.stages.stage("attention", lambda: self.attention(first, lists), list)
         with written_whole(self.out / "results.json") as file:
             file.write(json.dumps(self.results, indent=1, ensure_ascii=False).encode())
+        self.show()
+
+    @printing()
+    def show(self) -> None:
         for row in self.results["systems"]:
             print(f"{row['name']:32} dev {row['dev']['bleu']:6.2f}   test {row['test']['bleu']:6.2f}")
         print(f"{self.out / 'results.json'} is written: lv-report {self.out}")

@@ -19,7 +19,7 @@ from programs import Parser, file_errors
 
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import written_whole
-from lv_fairseq.processes import signals_as_exit
+from lv_fairseq.processes import printing, signals_as_exit
 from lv_fairseq.report.scores import bootstrap
 
 UNKNOWN = "\u2047"
@@ -100,6 +100,13 @@ def write_hypotheses(path: Path, lines: List[str]) -> None:
         file.writelines(line.encode() + b"\n" for line in lines)
 
 
+@printing()
+def show(scores: Dict) -> None:
+    print(f"BLEU {scores['bleu']:.2f} \u00b1 {scores['interval']:.2f}  {scores['signature']}")
+    print(f"chrF {scores['chrf']:.2f}")
+    print(f"BLEU of words, cased (multi-bleu): {scores['tokenised_bleu']:.2f}")
+
+
 @command
 @signals_as_exit("nothing was written")
 @file_errors()
@@ -116,6 +123,4 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     hypotheses = beside(args.output)
     detokenised, scores = score(args.folder, args.output, args.subset)
     write_hypotheses(hypotheses, detokenised)
-    print(f"BLEU {scores['bleu']:.2f} \u00b1 {scores['interval']:.2f}  {scores['signature']}")
-    print(f"chrF {scores['chrf']:.2f}")
-    print(f"BLEU of words, cased (multi-bleu): {scores['tokenised_bleu']:.2f}")
+    show(scores)

@@ -30,6 +30,7 @@ lv_fairseq.register()
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
+PATIENCE = 300  # seconds to wait for a process: on a busy machine it takes long to import torch
 
 
 FORKED = ("fairseq-", "lv-partition")  # commands that import torch
@@ -69,6 +70,15 @@ def signals_as_before():
     yield
     for name, handler in before.items():
         signal.signal(name, handler)
+
+
+def printed_in_ascii(function, *args) -> bytes:
+    """What a function prints where nothing but ASCII can be written."""
+    printed = io.BytesIO()
+    with contextlib.redirect_stdout(io.TextIOWrapper(printed, "ascii")) as stdout:
+        function(*args)
+        stdout.flush()
+    return printed.getvalue()
 
 
 def make_corpus(folder: Path, *options) -> Path:

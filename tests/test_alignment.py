@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from aligned_text import PYTHON, known_corpus, needs_full, read_table
+from conftest import PATIENCE
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -392,8 +393,8 @@ def alive(pid: int) -> bool:
     return state != "Z"  # a zombie that nobody has collected does nothing any more
 
 
-def wait_for(condition, seconds: float = 20):
-    end = time.monotonic() + seconds
+def wait_for(condition):
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
@@ -408,7 +409,7 @@ else:
 with open(os.path.join(FOLDER, WHO + ".tmp"), "w") as file:
     file.write(str(os.getpid()))
 os.rename(os.path.join(FOLDER, WHO + ".tmp"), os.path.join(FOLDER, WHO + ".pid"))
-time.sleep(100)
+time.sleep(1000)
 """
 
 
@@ -443,7 +444,7 @@ def test_the_aligner_does_not_outlive_us(tmp_path, corpus, monkeypatch, number, 
     try:
         assert us.is_alive() and alive(outer) and alive(inner)
         os.kill(us.pid, number)
-        us.join(20)
+        us.join(PATIENCE)
         assert us.exitcode == status
         wait_for(lambda: not alive(outer))
         if number != signal.SIGKILL:  # then the kernel ends the program itself only

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from conftest import make_corpus, run
+from conftest import make_corpus, printed_in_ascii, run
 from in_process import begin_experiment, experiment, refused, run_experiment
 
 from lv_fairseq import UserError
@@ -46,7 +46,7 @@ def test_every_row_of_the_table(tmp_path):
             assert len((tmp_path / "out" / row[subset]["hypotheses"]).read_bytes().split(b"\n")) == 31
     assert results["curves"][0]["points"] and results["signature"]["K"] in (200, 600)
     again = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders)
-    assert "== " not in again.stdout  # nothing is done twice
+    assert "== " not in again.stderr  # nothing is done twice
     (tmp_path / "config.yaml").write_text(CONFIG.replace("beam: 3", "beam: 4"))
     other = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders, check=False)
     assert other.returncode == 1 and "was begun with another beam" in other.stderr.strip().splitlines()[-1]
@@ -58,10 +58,16 @@ def test_every_row_of_the_table(tmp_path):
         ("tua: 5\n", "unknown keys: tua"),
         ("{1: 2, tua: 3}\n", "unknown keys: 1, tua"),
         ("seeds: 1\n", "seeds must be a list, [...], not 1"),
-        ("seeds: []\n", "seeds must be a list of whole numbers, not []"),
+        ("seeds: []\n", "seeds must be a list of different whole numbers, at most 2147483647, not []"),
+        ("seeds: [1, 1]\n", "seeds must be a list of different whole numbers"),
+        ("seeds: [2147483648]\n", "seeds must be a list of different whole numbers, at most 2147483647"),
+        ("per_word: [10, 10]\n", "per_word must be a list of different whole numbers"),
+        ("tau: 99999999999999999999999\n", "tau must be a whole number from 1 to 2147483647"),
+        ("train: [--lr, .inf]\n", "train must be a list of words and numbers"),
+        ("generate: [.nan]\n", "generate must be a list of words and numbers"),
         ("hours: abc\n", "hours must be a number above 0, not 'abc'"),
         ("hours: .inf\n", "hours must be a number above 0, not inf"),
-        ("beam: 0\n", "beam must be a whole number, at least 1, not 0"),
+        ("beam: 0\n", "beam must be a whole number from 1 to 2147483647, not 0"),
         ("train: [[--lr, 1]]\n", "train must be a list of words and numbers"),
         ("unk_replacement: all\n", "unk_replacement must be one of none, copy"),
         ("- a\n", "must have lines `key: value`"),
@@ -137,6 +143,13 @@ def test_an_experiment_goes_on_with_its_own_text_only(begun, capsys):
     assert refusal(begun, capsys) == f"{begun}/out was begun with another --prepared: take another --out, or remove it"
 
 
+def test_an_experiment_that_does_not_say_of_which_text_is_refused(begun, capsys):
+    path = begun / "out" / "config.json"
+    path.write_text(json.dumps({"seeds": [1]}))  # as earlier versions wrote it
+    said = refusal(begun, capsys)
+    assert said == f"{path} does not say of which --prepared: take another --out, or remove {begun}/out"
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", "\xff"])
 def test_a_damaged_stage_is_named(begun, capsys, text):
     path = begun / "out" / "stages" / "corpus.json"
@@ -144,7 +157,7 @@ def test_a_damaged_stage_is_named(begun, capsys, text):
     assert refusal(begun, capsys) == f"{path} is damaged: remove it, and the same command does this stage again"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "\xff"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\xff"])
 def test_a_damaged_config_json_is_named(begun, capsys, text):
     path = begun / "out" / "config.json"
     path.write_bytes(text.encode("latin-1"))
@@ -182,6 +195,19 @@ def test_one_failure_ends_the_others(tmp_path):
     ]
     with pytest.raises(UserError, match="python failed: the reason is at the end of .*short.log"):
         stages.together(works)
+
+
+def test_stages_are_told_of_on_stderr(tmp_path, capsys):
+    stages = experiment.stages.Stages(tmp_path, tmp_path, parallel=1)
+    assert stages.stage("corpus", lambda: "work") == "work"
+    out, err = capsys.readouterr()
+    assert out == "" and "== corpus\n" in err  # the result is alone on stdout: its reader may end, as `head`
+
+
+def test_the_table_is_printed_in_any_encoding(begun):
+    config = experiment.config.load_config(begun / "config.yaml")
+    table = run_experiment.Experiment(config, begun / "prepared", begun / "out \u00fc")
+    assert rb"out \xfc/results.json is written" in printed_in_ascii(table.show)
 
 
 def test_a_learning_curve_counts_the_time_of_updates_over_restarts(tmp_path):

@@ -13,7 +13,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from aligned_text import PYTHON
-from conftest import BIN, ROOT, run
+from conftest import BIN, PATIENCE, ROOT, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -601,7 +601,7 @@ def test_stopping_a_build_stops_the_aligner_and_leaves_nothing(parallel, tmp_pat
     process = subprocess.Popen([str(BIN / command[0]), *map(str, command[1:])], stderr=subprocess.PIPE)
     wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     process.terminate()
-    said = process.communicate(timeout=30)[1].decode().splitlines()
+    said = process.communicate(timeout=PATIENCE)[1].decode().splitlines()
     assert process.returncode == 128 + signal.SIGTERM and list((tmp_path / "out").iterdir()) == []
     assert said[-1] == "stopped by SIGTERM: nothing was written" and "Traceback" not in "".join(said)
     wait_for(lambda: not running(int((tmp_path / "pid").read_text())))
@@ -655,8 +655,8 @@ def test_a_result_that_cannot_be_printed_ends_in_one_line(tmp_path):
         assert result.returncode == 1 and result.stderr == "cannot print the result: No space left on device\n"
 
 
-def wait_for(condition, seconds=30):
-    end = time.monotonic() + seconds
+def wait_for(condition):
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)

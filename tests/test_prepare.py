@@ -5,9 +5,12 @@ import contextlib
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 
 import pytest
-from conftest import BIN, run
+from conftest import BIN, ROOT, printed_in_ascii, run
 from in_process import clone, folder, prepare, refused, scoring, workers
 
 from lv_fairseq import Lexicon, UserError
@@ -109,6 +112,19 @@ def test_other_texts_are_noticed_wherever_they_are(raw, words, tmp_path, capsys)
     said = refused(prepare, capsys, *without[:place], *without[place + 2 :])
     assert "was made with a text test.de: name another --out" in said
     assert contents(words) == before
+
+
+def test_what_a_killed_run_left_is_removed(raw, words, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(words, out)
+    (out / "raw" / "test.en").unlink()  # something to do
+    left = [out / f".lexicon.{'0a' * 8}.tmp", out / "text" / f".train.en.{'b1' * 8}.tmp"]
+    left[0].mkdir()
+    (left[0] / f".counts.{'c2' * 8}.tmp").write_text("half")
+    left[1].write_text("half")
+    prepare(arguments(raw, out))
+    assert contents(out).keys() == {out / path.relative_to(words) for path in contents(words)}
+    assert not left[0].exists()
 
 
 def test_a_run_that_finished_nothing_is_repeated_with_other_settings(raw, tmp_path, capsys):
@@ -272,6 +288,23 @@ def test_scores_of_words(words, output, tmp_path, capsys):
     # an unknown word is one wrong word, not the three that sacrebleu would make of <unk>
     assert result[0].split()[1] == result[2].split()[-1] != "100.00"
     assert lines(tmp_path / "test.hyp")[0].split()[0] == "\u2047"
+
+
+def test_results_are_printed_in_any_encoding(raw, words, output, tmp_path):
+    shutil.copytree(words, tmp_path / "fertig \u00fc")
+    said = printed_in_ascii(prepare, arguments(raw, tmp_path / "fertig \u00fc"))
+    assert rb"fertig \xfc is ready" in said
+    whole = output(enumerate(lines(words / "text" / "test.de")))
+    assert rb"BLEU 100.00 \xb1 0.00" in printed_in_ascii(scoring.main, [str(words), str(whole)])
+
+
+def test_scores_that_nobody_reads_end_in_silence(words, output):
+    command = [sys.executable, "scripts/score", words, output(enumerate(lines(words / "text" / "test.de")))]
+    ours, theirs = os.pipe()
+    os.close(ours)  # as `head` does
+    with open(theirs, "wb") as pipe:
+        result = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, cwd=ROOT)
+    assert (result.returncode, result.stderr) == (-signal.SIGPIPE, b"")
 
 
 def test_what_cannot_be_scored_ends_in_one_line(words, output, tmp_path, capsys):

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import PATIENCE, ROOT
 
 from lv_fairseq.errors import UserError
 from lv_fairseq.lock import only_one
@@ -24,8 +24,8 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_for(condition, seconds: float = 30):
-    end = time.monotonic() + seconds
+def wait_for(condition):
+    end = time.monotonic() + PATIENCE
     while not (result := condition()):
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
@@ -61,7 +61,7 @@ out = Path(OUT)
 def main():
     with written_whole(out) as file, temporary_folder(out) as folder:
         (folder / "large").write_text("x")
-        child = start(["sh", "-c", f"sleep 99 & echo $! > {out}.inner; trap '' TERM; echo $$ > {out}.pid; sleep 99"])
+        child = start(["sh", "-c", f"sleep 999 & echo $! > {out}.inner; trap '' TERM; echo $$ > {out}.pid; sleep 999"])
         try:
             child.wait()
         finally:
@@ -80,7 +80,7 @@ def test_a_signal_ends_a_command_in_one_line_and_nothing_stays(tmp_path, number)
     for _ in range(3):  # an impatient user
         process.send_signal(number)
         time.sleep(0.1)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number
     assert said == f"stopped by {number.name}: nothing was written\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.inner", "out.pid"]
@@ -96,7 +96,7 @@ def test_what_nohup_ignores_stays_ignored():
         "    os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)"
     )
     process = program(code)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=PATIENCE)
     assert said == "went on\nstopped by SIGTERM\n" and process.returncode == 128 + signal.SIGTERM
 
 
@@ -117,7 +117,7 @@ def test_a_forked_worker_does_not_clean_up_what_is_its_parents(tmp_path):
         "        worker = os.fork()\n"
         "        if worker == 0:\n"
         "            os.write(write, b'x')\n"
-        "            time.sleep(99)\n"
+        "            time.sleep(999)\n"
         "        os.read(read, 1)  # Python forgets signals that come before a fork has begun\n"
         "        os.kill(worker, signal.SIGTERM)\n"
         "        assert os.WTERMSIG(os.waitpid(worker, 0)[1]) == signal.SIGTERM\n"
@@ -125,7 +125,7 @@ def test_a_forked_worker_does_not_clean_up_what_is_its_parents(tmp_path):
         "        print(os.getpid(), file=sys.stderr)\n"
     )
     process = program(code)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=PATIENCE)
     assert said == f"{process.pid}\n" and process.returncode == 0
 
 
@@ -133,13 +133,14 @@ def test_a_forked_worker_does_not_clean_up_what_is_its_parents(tmp_path):
 def test_a_child_dies_when_its_parent_is_killed(tmp_path):
     code = (
         "from lv_fairseq.processes import start\n"
-        f"child = start(['sleep', 99])\nopen({str(tmp_path / 'pid')!r}, 'w').write(f'{{child.pid}}\\n')\ntime.sleep(99)"
+        "child = start(['sleep', 999])\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(f'{{child.pid}}\\n')\ntime.sleep(999)"
     )
     process = program(code)
     child = number_in(tmp_path / "pid")
     assert alive(child)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE)
     wait_for(lambda: not alive(child))
 
 
@@ -154,7 +155,7 @@ def test_a_child_whose_parent_went_before_it_could_ask_ends_by_itself():
 
 @linux
 def test_what_a_child_leaves_running_is_ended_too(tmp_path):
-    child = start(["sh", "-c", f"sleep 99 & echo $! > {tmp_path / 'pid'}"])
+    child = start(["sh", "-c", f"sleep 999 & echo $! > {tmp_path / 'pid'}"])
     child.wait()
     left = number_in(tmp_path / "pid")
     assert alive(left)
@@ -167,7 +168,7 @@ def test_what_a_child_leaves_running_is_ended_too(tmp_path):
 def test_one_folder_has_one_writer_and_a_killed_one_is_none(tmp_path):
     code = (
         "from lv_fairseq.lock import only_one\n"
-        f"with only_one({str(tmp_path)!r}):\n    print('locked', flush=True)\n    time.sleep(99)"
+        f"with only_one({str(tmp_path)!r}):\n    print('locked', flush=True)\n    time.sleep(999)"
     )
     process = program(code, stdout=subprocess.PIPE)
     assert process.stdout.readline() == "locked\n"
@@ -176,7 +177,7 @@ def test_one_folder_has_one_writer_and_a_killed_one_is_none(tmp_path):
             raise AssertionError("two at a time")
     assert str(error.value).startswith(f"process {process.pid} is at work in {tmp_path}: wait for it, or name another")
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE)
     for _ in range(2):  # and it is given back
         with only_one(tmp_path):
             with pytest.raises(UserError, match=f"process {os.getpid()} is at work"):
@@ -210,11 +211,11 @@ def slow(*args, **kwargs):
 
 processes.subprocess.Popen = slow
 with processes.signals_as_exit():
-    child = processes.start(["sh", "-c", "sleep 99 & echo $! > OUT; sleep 99"])
+    child = processes.start(["sh", "-c", "sleep 999 & echo $! > OUT; sleep 999"])
     print("never here")
 """.replace("OUT", str(tmp_path / "pid"))
     process = program(code, stdout=subprocess.PIPE)
-    printed, said = process.communicate(timeout=60)
+    printed, said = process.communicate(timeout=PATIENCE)
     assert (printed, said, process.returncode) == ("", "stopped by SIGTERM\n", 128 + signal.SIGTERM)
     if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():
         wait_for(lambda: not alive(int((tmp_path / "pid").read_text())))

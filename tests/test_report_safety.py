@@ -9,6 +9,7 @@ import socket
 import urllib.request
 
 import pytest
+from conftest import printed_in_ascii
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
@@ -357,6 +358,12 @@ def test_pictures_of_runs_of_one_name_are_different_files(tmp_path):
 def test_a_picture_of_a_long_sentence_has_no_more_pixels_than_memory_bears():
     content = png(Picture("tall", Figure(figsize=(1, 100)), "a picture of 100 inches"))
     assert int.from_bytes(content[20:24], "big") < 5200  # its height
+
+
+def test_the_name_of_the_page_is_printed_in_any_encoding(run):
+    write(run, {})
+    said = printed_in_ascii(main, [str(run), "--out", str(run / "page \u00fc.html")])
+    assert rb"page \xfc.html: 1 run" in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)

@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from conftest import BIN, ROOT
+from conftest import BIN, PATIENCE, ROOT
 from in_process import begin_experiment
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
@@ -42,7 +42,7 @@ class Started:
         self.until(lambda: sum(word in line for line in self.alive().values()) >= count, f"{count} with {word}")
 
     def until(self, condition, what: str) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < end, f"waited for {what}; there are {self.alive()}"
             time.sleep(0.05)
@@ -54,7 +54,7 @@ class Started:
                 if pid != self.process.pid:
                     os.kill(pid, signal.SIGSTOP)
             self.process.send_signal(number)
-            assert self.process.wait(60) in (-number, 128 + number)
+            assert self.process.wait(PATIENCE) in (-number, 128 + number)
             self.until(lambda: not self.alive(), "the end of all")
             return self.process.stderr.read().rstrip("\n").split("\n")[-1]
         finally:

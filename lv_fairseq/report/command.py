@@ -10,7 +10,7 @@ from typing import Dict, List, Optional, Sequence
 
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import written_whole
-from lv_fairseq.processes import signals_as_exit
+from lv_fairseq.processes import printing, signals_as_exit
 from lv_fairseq.progress import stage
 from lv_fairseq.report.differences import most_different
 from lv_fairseq.report.drawing import png
@@ -122,7 +122,9 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_args(argv)
     try:
         with signals_as_exit():
-            print(report(args))
+            about = report(args)
+            with printing():
+                print(about)
     except KeyboardInterrupt:
         sys.exit("interrupted: no page was written")
     except OSError as error:

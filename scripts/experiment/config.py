@@ -34,6 +34,7 @@ DEFAULTS = {
     "parallel": 1,  # trainings or decodings at a time, which share the cores
 }
 UNK_REPLACEMENTS = ("none", "copy", "lexicon", "lexicon-lowercase")
+LARGEST = 2**31 - 1  # whole number
 CAN_CHANGE = ("name", "parallel", "attention")  # after some stages are done
 
 
@@ -55,7 +56,11 @@ def load_config(path: Path) -> Dict:
 
 
 def whole(value, lowest: int = 0) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= lowest
+    return type(value) is int and lowest <= value <= LARGEST
+
+
+def flag(value) -> bool:
+    return type(value) in (str, int) or type(value) is float and math.isfinite(value)
 
 
 def expected(key: str, value) -> str:
@@ -66,18 +71,18 @@ def expected(key: str, value) -> str:
     if isinstance(default, str):
         return "" if isinstance(value, str) else "a word"
     if key in ("train", "generate"):
-        flags = isinstance(value, list) and all(isinstance(x, str) or type(x) in (int, float) for x in value)
-        return "" if flags else "a list of words and numbers, [...]"
+        return "" if isinstance(value, list) and all(map(flag, value)) else "a list of words and numbers, [...]"
     if isinstance(default, list):
         if not isinstance(value, list):
             return "a list, [...]"
-        return "" if value and all(map(whole, value)) else "a list of whole numbers"
+        sound = value and all(map(whole, value)) and len(set(value)) == len(value)
+        return "" if sound else f"a list of different whole numbers, at most {LARGEST}"
     if isinstance(default, float):
         return "" if number and 0 < value < math.inf else "a number above 0"
     lowest = 0 if key in ("source_tau", "attention") else 1
     if default is None and value is None or whole(value, lowest):
         return ""
-    return f"a whole number, at least {lowest}"
+    return f"a whole number from {lowest} to {LARGEST}"
 
 
 def keep_config(config: Dict, prepared: str, path: Path) -> None:
@@ -91,9 +96,11 @@ def keep_config(config: Dict, prepared: str, path: Path) -> None:
         before = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         before = None
-    if not isinstance(before, dict):
+    if not isinstance(before, dict) or not before:
         raise UserError(f"{path} is damaged: take another --out, or remove {path.parent}")
-    if before.get("prepared", prepared) != prepared:
+    if "prepared" not in before:
+        raise UserError(f"{path} does not say of which --prepared: take another --out, or remove {path.parent}")
+    if before["prepared"] != prepared:
         raise UserError(f"{path.parent} was begun with another --prepared: take another --out, or remove it")
     changed = [key for key in config if key not in CAN_CHANGE and config[key] != before.get(key, DEFAULTS[key])]
     if changed:

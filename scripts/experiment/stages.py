@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -42,11 +43,11 @@ class Stages:
         """
         path = self.out / "stages" / f"{name}.json"
         if not path.exists():
-            tqdm.write(f"== {name}")
+            tqdm.write(f"== {name}", file=sys.stderr)
             path.parent.mkdir(parents=True, exist_ok=True)
             started = time.monotonic()
             result = work()
-            tqdm.write(f"   {name} took {time.monotonic() - started:,.0f} seconds")
+            tqdm.write(f"   {name} took {time.monotonic() - started:,.0f} seconds", file=sys.stderr)
             with written_whole(path) as file:
                 file.write(json.dumps(result, ensure_ascii=False).encode())
         try:

@@ -21,6 +21,7 @@ translations against OUT/raw.
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -34,7 +35,7 @@ from programs import Parser, file_errors, made_whole, program
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import written_whole
 from lv_fairseq.lock import only_one
-from lv_fairseq.processes import end, signals_as_exit, start
+from lv_fairseq.processes import end, printing, signals_as_exit, start
 from lv_fairseq.progress import stage
 from preparation import folder
 from preparation.segmentation import moses, subword_model, subwords
@@ -201,8 +202,7 @@ def make(args: argparse.Namespace, texts: Dict[str, Dict], splits: List[str]) ->
     """Everything that is not there yet."""
     for name in ("text", "raw"):
         (args.out / name).mkdir(exist_ok=True)
-    for path in args.out.rglob(f".*.{'[0-9a-f]' * 16}.tmp"):  # what `written_whole` had to leave when it was killed
-        path.unlink()
+    remove_temporary(args.out)
     languages = [args.source_lang, args.target_lang]
     with workers(args.workers) as pool:
         if args.segmentation == "words":
@@ -213,6 +213,15 @@ def make(args: argparse.Namespace, texts: Dict[str, Dict], splits: List[str]) ->
             segment_split(args, split, texts[f"{split}.{args.source_lang}"]["lines"], functions, pool)
     binarise(args, splits)
     build_lexicon(args)
+
+
+def remove_temporary(folder: Path) -> None:
+    """What `written_whole` and `temporary_folder` had to leave when they were killed."""
+    for path in list(folder.rglob(f".*.{'[0-9a-f]' * 16}.tmp")):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)  # it may have been in such a folder
 
 
 @command
@@ -235,4 +244,5 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         if folder.begin(args.out, {**about, "texts": texts}, parts):
             make(args, texts, splits)
             folder.finish(args.out)
-    print(f"{args.out} is ready: fairseq-train {args.out}/data --user-dir lv_fairseq --task lv_translation ...")
+    with printing():
+        print(f"{args.out} is ready: fairseq-train {args.out}/data --user-dir lv_fairseq --task lv_translation ...")
