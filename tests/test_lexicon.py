@@ -146,16 +146,21 @@ def test_a_flipped_bit_is_noticed_or_changes_nothing(tmp_path):
     assert noticed > 500  # the others are in padding
 
 
-def test_a_lexicon_of_version_1_is_still_read(tmp_path):
+def test_a_lexicon_of_version_1_is_still_read_with_a_warning(tmp_path, caplog):
     old = ROOT / "tests" / "data" / "version-1.lexicon"
     lexicon = Lexicon.load(old)
+    (said,) = caplog.messages
+    assert f"{old} is of version 1, without checksums" in said and f"lv-lexicon convert {old} --out NEW" in said
+    assert "\n" not in said
+    caplog.clear()
     lexicon.verify()
     assert list(lexicon.target_words) == [".", "und", "Haus", "York", "Häuser", "New", "das", "die"]
     assert list(lexicon.keys) == ["", "house", "new york", "the"] and not lexicon.has_checksums
     assert lexicon.candidates(["a", "new", "york", "house"], 1) == [".", "Haus", "New"]
     assert dict(lexicon.translations("the")) == pytest.approx({"das": 0.5, "die": 0.4})
     lexicon.save(tmp_path / "new")
-    assert answers(tmp_path / "new") == answers(old) and Lexicon.load(tmp_path / "new").has_checksums
+    assert Lexicon.load(tmp_path / "new").has_checksums and not caplog.messages
+    assert answers(tmp_path / "new") == answers(old)
     for content in flips(old.read_bytes(), 400):
         (tmp_path / "old").write_bytes(content)
         try:

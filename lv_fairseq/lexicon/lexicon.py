@@ -4,6 +4,7 @@ A damaged file is noticed (`UnusableFileError`) when it is opened, or when the d
 `arrays_file`. `verify` looks at all of it, and so does `save` before it replaces what was there.
 """
 
+import logging
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
@@ -14,6 +15,8 @@ from lv_fairseq.files import written_whole
 from lv_fairseq.lexicon.arrays_file import Rule, StoredArray, damaged, open_arrays, write_arrays
 from lv_fairseq.lexicon.entries import Entries, arrange
 from lv_fairseq.lexicon.word_list import WordIndex, WordList, index, pack, ranges
+
+logger = logging.getLogger(__name__)
 
 KINDS = {
     "starts": "<i8",
@@ -63,7 +66,13 @@ class Lexicon:
         if not fit(about, arrays):
             raise UnusableFileError(f"the lexicon {path} is damaged, make it again: its header is wrong")
         expect(arrays)
-        return cls(about, arrays)
+        lexicon = cls(about, arrays)
+        if not lexicon.has_checksums:
+            logger.warning(
+                f"the lexicon {path} is of version 1, without checksums: damage may change translations unnoticed; "
+                f"lv-lexicon convert {path} --out NEW makes one of version 2"
+            )
+        return lexicon
 
     def save(self, path) -> None:
         with written_whole(Path(path)) as file:
