@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from lv_fairseq.errors import UserError
-from lv_fairseq.files import temporary_folder, written_whole
+from lv_fairseq.files import hidden, temporary_folder, written_whole
 
 
 def mode(path) -> int:
@@ -41,13 +41,15 @@ def test_a_private_file_is_private_while_it_is_written(tmp_path):
         assert mode(temporary) == 0o600
 
 
-def test_a_link_that_waits_under_the_temporary_name_is_not_followed(tmp_path):
+def test_a_link_that_waits_under_the_temporary_name_is_not_followed(tmp_path, monkeypatch):
     victim, path = tmp_path / "victim", tmp_path / "file"
     victim.write_text("of somebody else")
-    (tmp_path / f".file.{os.getpid()}.tmp").symlink_to(victim)  # the name of earlier versions
-    with written_whole(path) as file:
-        file.write(b"mine")
-    assert victim.read_text() == "of somebody else" and path.read_text() == "mine"
+    monkeypatch.setattr("secrets.token_hex", lambda size: "guessed")
+    hidden(path).symlink_to(victim)
+    with pytest.raises(UserError, match="file: File exists"):
+        with written_whole(path) as file:
+            file.write(b"mine")
+    assert victim.read_text() == "of somebody else" and not path.exists()
 
 
 def test_two_may_write_the_same_file_and_the_last_one_stays(tmp_path):

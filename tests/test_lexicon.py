@@ -25,6 +25,7 @@ from lv_fairseq.lexicon import formats
 from lv_fairseq.lexicon.arrays_file import MAGIC, open_arrays, write_arrays
 from lv_fairseq.lexicon.command import main
 from lv_fairseq.lexicon.entries import Entries
+from lv_fairseq.lexicon.word_list import find_hashes, index, pack
 
 pytestmark = pytest.mark.usefixtures("signals_as_before")
 ABOUT = {"made_by": "a test", "dictionaries": {}}
@@ -145,16 +146,21 @@ def test_a_flipped_bit_is_noticed_or_changes_nothing(tmp_path):
     assert noticed > 500  # the others are in padding
 
 
-def test_a_lexicon_of_version_1_is_still_read(tmp_path):
+def test_a_lexicon_of_version_1_is_still_read_with_a_warning(tmp_path, caplog):
     old = ROOT / "tests" / "data" / "version-1.lexicon"
     lexicon = Lexicon.load(old)
+    (said,) = caplog.messages
+    assert f"{old} is of version 1, without checksums" in said and f"lv-lexicon convert {old} --out NEW" in said
+    assert "\n" not in said
+    caplog.clear()
     lexicon.verify()
     assert list(lexicon.target_words) == [".", "und", "Haus", "York", "Häuser", "New", "das", "die"]
     assert list(lexicon.keys) == ["", "house", "new york", "the"] and not lexicon.has_checksums
     assert lexicon.candidates(["a", "new", "york", "house"], 1) == [".", "Haus", "New"]
     assert dict(lexicon.translations("the")) == pytest.approx({"das": 0.5, "die": 0.4})
     lexicon.save(tmp_path / "new")
-    assert answers(tmp_path / "new") == answers(old) and Lexicon.load(tmp_path / "new").has_checksums
+    assert Lexicon.load(tmp_path / "new").has_checksums and not caplog.messages
+    assert answers(tmp_path / "new") == answers(old)
     for content in flips(old.read_bytes(), 400):
         (tmp_path / "old").write_bytes(content)
         try:
@@ -217,6 +223,49 @@ def test_a_file_that_changes_while_it_is_in_use_is_noticed(large, version):
     lexicon.verify()
 
 
+def in_memory(lexicon: Lexicon) -> dict:
+    """How many blocks of each array were read."""
+    return {name: int(array._known.sum()) for name, array in lexicon._arrays.items()}
+
+
+def test_opening_and_looking_up_read_a_few_blocks_whatever_the_number_of_keys(tmp_path):
+    keys, path = [b"%06d" % i for i in range(200_000)], tmp_path / "lexicon"
+    arrays = {"starts": np.arange(len(keys) + 1), "targets": np.arange(len(keys), dtype=np.int32)}
+    arrays["scores"] = np.full(len(keys), -0.5)
+    for side in ("source", "target"):
+        arrays[f"{side}_text"], arrays[f"{side}_starts"] = pack(keys)
+    arrays.update({f"source_{name}": array for name, array in index(keys).items()})
+    with open(path, "wb") as file:
+        write_arrays(file, {**ABOUT, "by_frequency": False, "longest_key": 1}, arrays)
+    lexicon = Lexicon.load(path)
+    assert max(in_memory(lexicon).values()) <= 2  # the first and the last
+    words = ["000000", "123456", "199999", "none"]
+    assert lexicon.candidates(words) == words[:3] and max(in_memory(lexicon).values()) <= 4 * len(words)
+    lexicon = Lexicon.load(path)
+    assert lexicon.best("123456") == lexicon.keys[123_456] == "123456" and max(in_memory(lexicon).values()) <= 6
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 9), st.integers(2**64 - 9, 2**64 - 1)), max_size=300),
+    st.lists(st.integers(0, 2**64 - 1), max_size=5),
+)
+def test_hashes_are_found_also_where_they_are_not_spread_evenly(there, others):
+    hashes = np.sort(np.array(there, dtype=np.uint64))
+    wanted = np.array([*there, *others, 0, 2**64 - 1], dtype=np.uint64)
+    begins, counts = find_hashes(hashes, wanted)
+    assert np.array_equal(begins, np.searchsorted(hashes, wanted, side="left"))
+    assert np.array_equal(begins + counts, np.searchsorted(hashes, wanted, side="right"))
+
+
+def test_keys_that_are_not_in_alphabetical_order_are_refused(tmp_path):
+    lexicon = lexicon_of({"": {"x": 0.5}, "a": {"b": 0.5}})
+    lexicon._arrays["source_text"], lexicon._arrays["source_starts"] = pack([b"a", b""])
+    lexicon._arrays.update({f"source_{name}": array for name, array in index([b"a", b""]).items()})
+    with pytest.raises(UnusableFileError, match="not in alphabetical order"):
+        lexicon.save(tmp_path / "lexicon")
+
+
 def test_what_is_no_ordinary_file_is_refused_at_once(tmp_path, capsys):
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", "/dev/zero", tmp_path):
@@ -268,8 +317,9 @@ def test_parts_of_a_stored_array_are_those_of_the_array(tmp_path):
     stored = lambda: open_arrays(tmp_path / "file")[1]["some"]
     indices = [0, 9_999, -1, slice(5, 6), slice(2_047, 2_049), slice(None), slice(-3, None), slice(0, 9_000, 7)]
     indices += [slice(4, 2), np.array([9_999, 3, 3]), np.array([-1, 5]), np.zeros(0, np.int64), array % 2 == 0]
-    for index in indices:
-        assert np.array_equal(stored()[index], array[index])
+    indices += [np.int32(9_999), np.int64(-10_000)]
+    for some in indices:
+        assert np.array_equal(stored()[some], array[some])
     assert np.array_equal(np.asarray(stored()), array) and len(stored()) == 10_000
     assert len(open_arrays(tmp_path / "file")[1]["none"][:]) == 0
     with pytest.raises(IndexError):

@@ -1,6 +1,7 @@
 """Children do not outlive us, signals end a command in one line, and one folder has one writer."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -50,6 +51,7 @@ def program(code: str, **options) -> subprocess.Popen:
 
 
 COMMAND = """
+import shlex
 from pathlib import Path
 from lv_fairseq.errors import command
 from lv_fairseq.files import temporary_folder, written_whole
@@ -61,7 +63,8 @@ out = Path(OUT)
 def main():
     with written_whole(out) as file, temporary_folder(out) as folder:
         (folder / "large").write_text("x")
-        child = start(["sh", "-c", f"sleep 999 & echo $! > {out}.inner; trap '' TERM; echo $$ > {out}.pid; sleep 999"])
+        name = shlex.quote(str(out))
+        child = start(["sh", "-c", f"sleep 999 & echo $! > {name}.inner; trap '' TERM; echo $$ > {name}.pid; sleep 999"])
         try:
             child.wait()
         finally:
@@ -155,7 +158,7 @@ def test_a_child_whose_parent_went_before_it_could_ask_ends_by_itself():
 
 @linux
 def test_what_a_child_leaves_running_is_ended_too(tmp_path):
-    child = start(["sh", "-c", f"sleep 999 & echo $! > {tmp_path / 'pid'}"])
+    child = start(["sh", "-c", f"sleep 999 & echo $! > {shlex.quote(str(tmp_path / 'pid'))}"])
     child.wait()
     left = number_in(tmp_path / "pid")
     assert alive(left)
@@ -198,24 +201,27 @@ def test_a_folder_that_cannot_be_locked_is_named(tmp_path):
 
 @linux
 def test_a_signal_while_a_child_is_started_leaves_nothing(tmp_path):
-    """The parent is still in Popen when the child already runs, if it is slow enough: here it waits for the signal."""
+    """The parent is still in Popen when the child already runs, if it is slow enough: here it waits for the child."""
     code = """
-import signal
+import shlex, signal
+from pathlib import Path
 import lv_fairseq.processes as processes
-real = processes.subprocess.Popen
+real, pid = processes.subprocess.Popen, Path(PID)
 
 def slow(*args, **kwargs):
     child = real(*args, **kwargs)
+    while not (pid.exists() and pid.read_text().endswith("\\n")):
+        time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGTERM)
     return child
 
 processes.subprocess.Popen = slow
 with processes.signals_as_exit():
-    child = processes.start(["sh", "-c", "sleep 999 & echo $! > OUT; sleep 999"])
+    child = processes.start(["sh", "-c", f"sleep 999 & echo $! > {shlex.quote(str(pid))}; sleep 999"])
     print("never here")
-""".replace("OUT", str(tmp_path / "pid"))
+""".replace("PID", repr(str(tmp_path / "pid")))
     process = program(code, stdout=subprocess.PIPE)
     printed, said = process.communicate(timeout=PATIENCE)
     assert (printed, said, process.returncode) == ("", "stopped by SIGTERM\n", 128 + signal.SIGTERM)
-    if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():
-        wait_for(lambda: not alive(int((tmp_path / "pid").read_text())))
+    left = number_in(tmp_path / "pid")
+    wait_for(lambda: not alive(left))

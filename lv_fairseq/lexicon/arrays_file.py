@@ -4,7 +4,7 @@
 
 Every array starts at a multiple of 64 bytes. The header names version, size of the whole file, and for each array its
 type, length and place, so that a file that was cut off is noticed when it is opened. Each array is checked in blocks
-of 16 KB, of which the checksums (CRC-32) are in the file: opening costs the same whatever the size, and no damaged
+of 16 KB, of which the checksums (CRC-32) are in the file: opening reads these, 4 bytes of each block, and no damaged
 block is ever used. Besides, a `Rule` says what the numbers of an array must be like, for files that are whole and yet
 wrong, and for those of version 1, which have no checksums.
 
@@ -118,6 +118,9 @@ class StoredArray:
             if isinstance(index, slice) and index.step in (None, 1):
                 begin, end, _ = index.indices(self.size)
                 self._want(slice(begin >> self._shift, blocks(end, 1 << self._shift)))
+            elif type(index) is int or isinstance(index, np.integer):
+                if -self.size <= index < self.size:
+                    self._want(int(index) % self.size >> self._shift)
             elif isinstance(index, np.ndarray) and index.dtype.kind == "i" and (not index.size or index.min() >= 0):
                 self._want(index >> self._shift)
             else:

@@ -4,6 +4,7 @@ A damaged file is noticed (`UnusableFileError`) when it is opened, or when the d
 `arrays_file`. `verify` looks at all of it, and so does `save` before it replaces what was there.
 """
 
+import logging
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
@@ -11,9 +12,11 @@ import numpy as np
 
 from lv_fairseq.errors import UnusableFileError
 from lv_fairseq.files import written_whole
-from lv_fairseq.lexicon.arrays_file import Rule, StoredArray, open_arrays, write_arrays
+from lv_fairseq.lexicon.arrays_file import Rule, StoredArray, damaged, open_arrays, write_arrays
 from lv_fairseq.lexicon.entries import Entries, arrange
 from lv_fairseq.lexicon.word_list import WordIndex, WordList, index, pack, ranges
+
+logger = logging.getLogger(__name__)
 
 KINDS = {
     "starts": "<i8",
@@ -52,16 +55,24 @@ class Lexicon:
         self.starts, self.targets, self.scores = arrays["starts"], arrays["targets"], arrays["scores"]
         self._index = WordIndex(self.keys, arrays["source_hashes"], arrays["source_order"])
         self.longest_key = about["longest_key"]  # words
-        self._always = self.entries_of(self._index.find([""]))[1]  # entries of the empty key
+        first = self.keys.starts[:2]
+        empty = len(first) > 1 and first[0] == first[1]  # in alphabetical order, only the first key can be empty
+        self._always = self.entries_of(np.zeros(int(empty), np.int64))[1]  # entries of the empty key
 
     @classmethod
     def load(cls, path) -> "Lexicon":
-        """Open a file; it is read as it is used."""
+        """Open a file: a few blocks of it are read, the others as they are used."""
         about, arrays = open_arrays(Path(path))
         if not fit(about, arrays):
             raise UnusableFileError(f"the lexicon {path} is damaged, make it again: its header is wrong")
         expect(arrays)
-        return cls(about, arrays)
+        lexicon = cls(about, arrays)
+        if not lexicon.has_checksums:
+            logger.warning(
+                f"the lexicon {path} is of version 1, without checksums: damage may change translations unnoticed; "
+                f"lv-lexicon convert {path} --out NEW makes one of version 2"
+            )
+        return lexicon
 
     def save(self, path) -> None:
         with written_whole(Path(path)) as file:
@@ -74,6 +85,8 @@ class Lexicon:
         for array in self._arrays.values():
             array[:]
         words = [word.encode() for word in self.keys]
+        if any(before >= word for before, word in zip(words, words[1:])):
+            raise damaged(self.keys.text, "its keys are not in alphabetical order")
         for _ in self.target_words:  # are they UTF-8?
             pass
         self._index.verify(words)

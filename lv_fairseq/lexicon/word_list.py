@@ -1,6 +1,7 @@
 """A list of words in two arrays, which may be those of a file, and look-up of words in it."""
 
 import hashlib
+import math
 from typing import Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
@@ -76,9 +77,7 @@ class WordIndex:
 
     def _search(self, words: Sequence[str]) -> List[int]:
         wanted = np.array([word_hash(word.encode(errors="surrogatepass")) for word in words], dtype=np.uint64)
-        hashes = self.hashes[:]
-        begins = np.searchsorted(hashes, wanted, side="left")
-        counts = np.searchsorted(hashes, wanted, side="right") - begins  # more than one if hashes collide
+        begins, counts = find_hashes(self.hashes, wanted)
         candidates = self.order[ranges(begins, counts)]
         numbers = [-1] * len(words)
         owners = np.repeat(np.arange(len(words)), counts)
@@ -99,6 +98,36 @@ def ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The numbers of all ranges, one after the other."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - (ends - lengths), lengths)
+
+
+def find_hashes(hashes: np.ndarray, wanted: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Where each of ``wanted`` begins in the sorted hashes, and how often it is there: more than once if they collide.
+
+    Hashes are spread evenly, so that each is near the place that its size tells, give or take the square root of their
+    number: of a file, a few blocks are read. Those that are not near are looked for everywhere.
+    """
+    if not len(hashes):
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
+    bits = (3 * math.isqrt(len(hashes))).bit_length()
+    near = np.maximum((wanted / 2.0**64 * len(hashes)).astype(np.int64) - (1 << bits - 1), 0)
+    begins = first_not_below(hashes, wanted, near, bits)
+    far = (begins == near) | (begins == near + (1 << bits) - 1)  # at an end of what was searched: may be beyond it
+    if far.any():
+        begins[far] = first_not_below(hashes, wanted[far], np.zeros(1, np.int64), len(hashes).bit_length())
+    ends, last = begins.copy(), len(hashes) - 1
+    while (same := (ends <= last) & (hashes[np.minimum(ends, last)] == wanted)).any():
+        ends += same
+    return begins, ends - begins
+
+
+def first_not_below(values: np.ndarray, wanted: np.ndarray, begins: np.ndarray, bits: int) -> np.ndarray:
+    """The place of the first value that is not below each of ``wanted``, by halves of 2 ** bits places from where each
+    begins. Looks only at the values that it needs."""
+    places, last = begins, len(values) - 1
+    for bit in reversed(range(bits)):
+        below = values[np.minimum(places + ((1 << bit) - 1), last)] < wanted
+        places = places + (below.astype(np.int64) << bit)
+    return np.minimum(places, len(values))
 
 
 def word_hash(word: bytes) -> int:
