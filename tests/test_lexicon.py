@@ -389,6 +389,15 @@ def test_target_words_that_a_format_cannot_hold_are_counted(kind, tmp_path, caps
     assert list(lexicon.keys) == ["a", "c"] and lexicon.best("a") == "eins" and lexicon.best("c") == "drei"
 
 
+@pytest.mark.parametrize("kind", ["moses", "tsv"])
+def test_entries_whose_probability_is_read_as_0_are_counted(kind, tmp_path, capsys):
+    (tmp_path / "in").write_text("a\tb\t-5000\na\tc\t-6000\nd\te\t-0.5\n")
+    main(["convert", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--to", kind])
+    assert "left out" not in capsys.readouterr().out
+    main(["convert", str(tmp_path / "out"), "--out", str(tmp_path / "again")])
+    assert "1 entries for 1 source words, 2 of probability 0 left out, " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("kind", TEXTS)
 def test_a_byte_order_mark_is_no_part_of_a_word(kind, tmp_path, capsys):
     (tmp_path / "in").write_text("\ufeff" + TEXTS[kind], encoding="utf-8")
@@ -444,6 +453,7 @@ def test_the_empty_word_of_aligners_and_impossible_pairs_are_left_out(tmp_path):
     for name, kind in (("table", "fast_align"), ("lex", "moses")):
         lexicon = Lexicon.of(formats.read(tmp_path / name, kind), ABOUT)
         assert list(lexicon.keys) == ["a"] and list(lexicon.target_words) == ["b"]
+    assert formats.read(tmp_path / "table", "fast_align").impossible == 1  # those of the empty word do not count
 
 
 @pytest.mark.parametrize(
@@ -604,6 +614,14 @@ def program(folder, body: str):
     path.write_text(f"{PYTHON}import os, sys, time\n{usage}table = sys.argv[sys.argv.index('-p') + 1]\n{body}\n")
     path.chmod(0o755)
     return path
+
+
+def test_build_counts_what_its_aligner_takes_for_impossible(parallel, tmp_path, capsys):
+    aligner = program(tmp_path, "open(table, 'w').write('s1\\tt1\\t-1\\ns1\\tt2\\t-inf\\n')")
+    files = ["--source", parallel / "src", "--target", parallel / "tgt", "--out", tmp_path / "lexicon"]
+    main(["build", *map(str, files), "--fast-align", str(aligner)])
+    said = capsys.readouterr().out
+    assert "1 entries for 1 source words" in said and "without entry), 1 of probability 0 left out, " in said
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,12 @@ def build(
         with stage("writing the lexicon", 1):
             lexicon = Lexicon.of(entries, about, target_counts)
             lexicon.save(out)
+    impossible = f", {entries.impossible:,} of probability 0 left out" if entries.impossible else ""
     skipped = f" ({counts.skipped:,} bad lines left out)" if counts.skipped else ""
     without = len(counts.source_counts) - len(lexicon.keys)
     return (
         f"{out}: {counts.pairs:,} pairs{skipped}, {len(lexicon.targets):,} entries for {len(lexicon.keys):,} "
-        f"source words ({without:,} without entry), {time.monotonic() - started:.1f} seconds"
+        f"source words ({without:,} without entry){impossible}, {time.monotonic() - started:.1f} seconds"
     )
 
 

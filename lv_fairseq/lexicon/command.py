@@ -189,20 +189,21 @@ def build_command(args: argparse.Namespace) -> None:
     print(summary)
 
 
-def open_any(path: Path, kind: Optional[str] = None) -> Lexicon:
-    """A lexicon, or any table as one."""
+def open_any(path: Path, kind: Optional[str] = None) -> Tuple[Lexicon, int]:
+    """A lexicon, or any table as one, and how many of its entries were left out since their probability is 0."""
     kind = formats.NAMES.get(kind, kind) or formats.recognise(path)
     if kind == "lexicon":
-        return Lexicon.load(path)
+        return Lexicon.load(path), 0
     with stage(f"reading {path}", path.stat().st_size, "B") as progress:
         entries = formats.read(path, kind, progress=progress)
-    return Lexicon.of(entries, {"made_by": f"lv-lexicon convert, from {kind}", "dictionaries": {}})
+    about = {"made_by": f"lv-lexicon convert, from {kind}", "dictionaries": {}}
+    return Lexicon.of(entries, about), entries.impossible
 
 
 def convert_command(args: argparse.Namespace) -> None:
     started = time.monotonic()
     check_place(args.out, args.input)
-    lexicon = open_any(args.input, args.origin)
+    lexicon, impossible = open_any(args.input, args.origin)
     if args.max_per_word is not None:
         lexicon = lexicon.limited_to(args.max_per_word)
     by_name = {".tsv": "tsv", ".vmap": "vmap"}.get(args.out.suffix, "lexicon")
@@ -216,12 +217,13 @@ def convert_command(args: argparse.Namespace) -> None:
     left_out = {"keys": done.keys_left_out, "translations": done.entries_left_out}
     left_out = " and ".join(f"{count:,} {what}" for what, count in left_out.items() if count)
     reason = f", {left_out} left out that {kind} cannot hold" if left_out else ""
+    reason += f", {impossible:,} of probability 0 left out" if impossible else ""
     seconds = time.monotonic() - started
     print(f"{args.out}: {kind}, {done.entries:,} entries for {done.keys:,} source words{reason}, {seconds:.1f} seconds")
 
 
 def inspect_command(args: argparse.Namespace) -> None:
-    lexicon = open_any(args.lexicon)
+    lexicon, _ = open_any(args.lexicon)
     if args.words:
         show_words(lexicon, args.words, args.most)
         return
@@ -264,7 +266,7 @@ def bar(share: float, width: int = 40) -> str:
 
 
 def coverage_command(args: argparse.Namespace) -> None:
-    lexicon = open_any(args.lexicon)
+    lexicon, _ = open_any(args.lexicon)
     if args.target_dict is not None:
         words = [word for word in dictionary_words(args.target_dict) if word not in SPECIALS]
     elif lexicon.by_frequency:

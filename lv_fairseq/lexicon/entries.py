@@ -27,10 +27,13 @@ class Entries:
     Args:
         most: entries to keep of a source word
         without: words whose entries are not wanted, on either side
+
+    Attributes:
+        impossible: how many entries were left out since their probability is 0
     """
 
     def __init__(self, most: Optional[int] = None, without: Sequence[bytes] = ()):
-        self.most = most
+        self.most, self.impossible = most, 0
         self.sources, self.targets = Numbering(), Numbering()
         self._unwanted = len(without)
         for numbering in (self.sources, self.targets):
@@ -39,9 +42,12 @@ class Entries:
         self._waiting, self._limit = 0, BLOCK
 
     def add(self, sources: Sequence[bytes], targets: Sequence[bytes], scores: np.ndarray) -> None:
-        """More entries: words, and ln p of each."""
+        """More entries: words, and ln p of each; those of probability 0 are left out."""
         block = self.sources.of(sources), self.targets.of(targets), scores
         wanted = (block[0] >= self._unwanted) & (block[1] >= self._unwanted)
+        possible = np.isfinite(scores)
+        self.impossible += int(np.count_nonzero(wanted & ~possible))
+        wanted &= possible
         self._blocks.append(block if wanted.all() else tuple(column[wanted] for column in block))
         self._waiting += len(scores)
         if self._waiting > self._limit:

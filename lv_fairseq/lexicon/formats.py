@@ -11,7 +11,6 @@ tsv         source TAB target TAB probability, after a heading   people and spre
 """
 
 import re
-from itertools import compress
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -157,10 +156,6 @@ def read_columns(columns: Columns) -> Callable[[bytes], Rows]:
         if not columns.logarithm:
             with np.errstate(divide="ignore"):
                 scores = np.log(scores)
-        possible = np.isfinite(scores)
-        if not possible.all():
-            sources, targets = list(compress(sources, possible)), list(compress(targets, possible))
-            scores = scores[possible]
         yield sources, targets, np.minimum(scores, 0)
 
     return reader
