@@ -63,8 +63,8 @@ out = Path(OUT)
 def main():
     with written_whole(out) as file, temporary_folder(out) as folder:
         (folder / "large").write_text("x")
-        name = shlex.quote(str(out))
-        child = start(["sh", "-c", f"sleep 999 & echo $! > {name}.inner; trap '' TERM; echo $$ > {name}.pid; sleep 999"])
+        name, wait = shlex.quote(str(out)), "sleep 999"
+        child = start(["sh", "-c", f"{wait} & echo $! > {name}.inner; trap '' TERM; echo $$ > {name}.pid; {wait}"])
         try:
             child.wait()
         finally:
