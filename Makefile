@@ -56,7 +56,9 @@ $(VENV)/.installed: pyproject.toml lock.txt
 	@$(BIN)/$(LOCKED_PIP) --no-deps --no-index torch 2> /dev/null || true  # a torch that lies on this machine goes before PyPI's
 	$(BIN)/$(LOCKED_PIP) --group build
 	$(BIN)/python -c '$(DEPENDENCIES)' | $(BIN)/$(LOCKED_PIP) --requirement /dev/stdin
-	PYTHONWARNINGS=ignore $(BIN)/$(PIP) --no-deps --no-build-isolation --no-index --editable .
+	@# by path: else a folder of that name, such as this one, seen from where it lies, would hide the package
+	PYTHONWARNINGS=ignore $(BIN)/$(PIP) --no-deps --no-build-isolation --no-index --config-settings editable_mode=compat \
+	  --editable .
 	@touch $@
 
 $(TOOLS)/.installed: lock.txt

@@ -74,6 +74,8 @@ def test_every_row_of_the_table(tmp_path):
         ("a: [\n", "cannot read"),
         ("a: 2020-99-99\n", "cannot read"),
         ("name: \udcff\n", "cannot read"),
+        ("\udcff\udcfe", "cannot read"),
+        ("", "train must name a model"),
     ],
 )
 def test_a_wrong_config_is_refused(tmp_path, capsys, text, message):
@@ -86,7 +88,7 @@ def test_a_wrong_config_is_refused(tmp_path, capsys, text, message):
 @pytest.fixture
 def begun(tmp_path):
     """An experiment whose trainings have ended, with what there is to it before the first translation."""
-    begin_experiment(tmp_path, "seeds: [1]\n")
+    begin_experiment(tmp_path, "{seeds: [1], train: [--arch, rnnsearch_small]}\n")
     for name in ("rnnsearch", "lv1", "reshuffle"):
         (tmp_path / "out" / name).mkdir()
         (tmp_path / "out" / name / "checkpoint.best_loss_5.125.pt").write_bytes(b"")

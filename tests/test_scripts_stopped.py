@@ -112,7 +112,7 @@ def test_processes_of_commands_end_with_them(tmp_path):
 
 @pytest.mark.parametrize("number", [KILL, TERM, HUP])
 def test_trainings_end_with_their_experiment(tmp_path, number):
-    begin_experiment(tmp_path, "{seeds: [1], parallel: 2}\n")
+    begin_experiment(tmp_path, "{seeds: [1], parallel: 2, train: [--arch, rnnsearch_small]}\n")
     folders = ("--prepared", tmp_path / "prepared", "--out", tmp_path / "out")
     started = Started(sys.executable, "scripts/run_experiment.py", tmp_path / "config.yaml", *folders)
     started.wait_for("fairseq-train", 2)

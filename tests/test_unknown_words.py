@@ -164,12 +164,13 @@ def test_interactive_answers_whatever_comes(names, tmp_path, typed):
     answers.update({b"s1\xe2\x80\xa8s2": "t1 t2", b"s1 </s> Mc1 s2 Mc2": "t1 </s> Mc1 t2 Mc2"})
     answers.update({b"Mc1 <pad> Mc2 s3 <s> Mc3": "Mc1 Mc2 t3 <s> Mc3", b"Mc2 Mc1": "Mc2 Mc1", b"O O": "O O"})
     lines = [*answers, first]
+    text = b"\xef\xbb\xbf" + b"\n".join(lines)  # with a byte order mark
     options = ("--candidate-frequent", 10, "--candidate-per-word", 2, "--lexicon", names / "lexicon")
     options += ("--unk-replacement", "copy")
     if typed:
-        output, told = interactive(names, *options, input=b"\n".join(lines))
+        output, told = interactive(names, *options, input=text)
     else:
-        (tmp_path / "lines").write_bytes(b"\n".join(lines))
+        (tmp_path / "lines").write_bytes(text)
         options += ("--input", tmp_path / "lines", "--buffer-size", 20, "--batch-size", 3)
         output, told = interactive(names, *options, preexec_fn=lambda: os.close(0))
     written = [line.split("\t") for line in output.split("\n") if line.startswith("D-")]

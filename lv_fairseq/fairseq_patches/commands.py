@@ -26,11 +26,11 @@ def show_every_flag_in_help() -> None:
 
 
 def answer_every_line() -> None:
-    """Let fairseq-interactive read whatever comes: a byte that is not UTF-8 would end it, a lone CR make two lines, and
-    without a standard input it would not even start."""
+    """Let fairseq-interactive read whatever comes: a byte that is not UTF-8 would end it, a lone CR make two lines, a
+    byte order mark belong to the first word, and without a standard input it would not even start."""
     if "fairseq_cli.interactive" in sys.modules:
-        fileinput.hook_encoded = lambda encoding: partial(open, encoding=encoding, errors="replace", newline="\n")
+        fileinput.hook_encoded = lambda _: partial(open, encoding="utf-8-sig", errors="replace", newline="\n")
         if sys.stdin is None:
             sys.stdin = open(os.devnull)
         if hasattr(sys.stdin, "reconfigure"):  # not what a notebook, say, puts there
-            sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+            sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="\n")

@@ -19,6 +19,7 @@ from lv_fairseq.data_folder import check_shards, check_subset, languages, load_d
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.partitions.plan import Sentences
 from lv_fairseq.partitions.sentences import sentences
+from lv_fairseq.processes import signals_as_exit
 
 SHOWN = 5  # first and last partitions in the table
 
@@ -204,6 +205,7 @@ def report(
 
 
 @command
+@signals_as_exit()
 def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_args(argv)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end in silence if the reader does, as `head`

@@ -40,7 +40,7 @@ CAN_CHANGE = ("name", "parallel", "attention")  # after some stages are done
 
 def load_config(path: Path) -> Dict:
     try:
-        given = yaml.safe_load(path.read_bytes()) or {}
+        given = yaml.safe_load(path.read_bytes().decode()) or {}
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that is none
         raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from None
     if not isinstance(given, dict):
@@ -52,6 +52,8 @@ def load_config(path: Path) -> Dict:
         what = expected(key, value)
         if what:
             raise UserError(f"{path}: {key} must be {what}, not {value!r}")
+    if "--arch" not in given.get("train", ()):
+        raise UserError(f"{path}: train must name a model, train: [--arch, rnnsearch_small, ...]; see examples")
     return {**DEFAULTS, **given}
 
 

@@ -21,6 +21,7 @@ translations against OUT/raw.
 import argparse
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -245,4 +246,5 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
             make(args, texts, splits)
             folder.finish(args.out)
     with printing():
-        print(f"{args.out} is ready: fairseq-train {args.out}/data --user-dir lv_fairseq --task lv_translation ...")
+        data = shlex.quote(str(args.out / "data"))
+        print(f"{args.out} is ready: fairseq-train {data} --user-dir lv_fairseq --task lv_translation ...")
