@@ -84,6 +84,7 @@ class Run:
         samples = [next(self.samples) for _ in range(self.parts)]
         swap = 0.0
         if self.task.pages is not None:
+            self.trainer.zero_grad()  # of the update before
             start = time.perf_counter()
             if self.task.pages.turn_to(samples[0]["partition"]):
                 swap = time.perf_counter() - start
@@ -104,6 +105,7 @@ class Run:
 
     def swap_more(self) -> None:
         """A few swaps by themselves: there are fewer than updates."""
+        self.trainer.zero_grad()
         for partition in range(4):
             start = time.perf_counter()
             if self.task.pages.turn_to(partition % len(self.task.pages.plan)):

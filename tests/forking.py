@@ -4,6 +4,7 @@ Each command is a process of its own all the same, which runs the installed scri
 that are not ours are there already. `fairseq_cli` is not among them, since a command is told by what it imports of it.
 """
 
+import atexit
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 
@@ -73,6 +75,26 @@ def serve(connection: socket.socket) -> list[str]:
     sys.exit()
 
 
+def run_and_leave(script: str) -> None:
+    """Run a script and end as Python does. But torch's own threads, which did not come along with the fork, are not
+    waited for at the very end: it would abort."""
+    code = 0
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if code and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+    except BaseException as error:
+        code = 1
+        sys.excepthook(type(error), error, error.__traceback__)
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
     import fairseq.models  # noqa: F401
     import fairseq.options  # noqa: F401
@@ -81,4 +103,4 @@ if __name__ == "__main__":
 
     sys.argv = serve(socket.socket(fileno=int(sys.argv[1])))
     sys.path[0] = os.path.dirname(sys.argv[0])
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    run_and_leave(sys.argv[0])
