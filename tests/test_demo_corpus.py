@@ -1,3 +1,4 @@
+import contextlib
 import hashlib
 import os
 import re
@@ -181,8 +182,11 @@ def test_a_signal_leaves_no_temporary_files(tmp_path, number):
     while not os.listdir(tmp_path):
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(number)
-    assert process.wait(60) == 128 + number
+    while process.poll() is None:  # Python may lose what a handler raises, in a destructor, say: then once more
+        process.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+    assert process.returncode == 128 + number
     assert os.listdir(tmp_path) == []
 
 
