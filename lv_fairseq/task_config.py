@@ -11,8 +11,8 @@ from fairseq.tasks.translation import TranslationConfig
 from omegaconf import II
 
 from lv_fairseq.data_folder import check_shards, languages
+from lv_fairseq.decoding import RULES
 from lv_fairseq.errors import UserError
-from lv_fairseq.generation import RULES
 
 
 def _option(default, help: str):

@@ -5,18 +5,16 @@ from argparse import Namespace
 import numpy as np
 import pytest
 import torch
-from conftest import dictionary
 from fairseq import checkpoint_utils, utils
 from fairseq.models import FairseqDecoder, FairseqLanguageModel
 from fairseq.token_generation_constraints import pack_constraints
 from networks import word_for_word
 
 from lv_fairseq import UserError
-from lv_fairseq.candidates import CandidateLists
-from lv_fairseq.generation.columns import columns_of
 from lv_fairseq.lexicon import Lexicon
 from lv_fairseq.lexicon.entries import Entries
-from lv_fairseq.word_tables import WordTable
+from lv_fairseq.word_tables import ScoringTable
+from lv_fairseq.word_tables.columns import Searched, columns_of, linear_over
 
 
 @pytest.fixture(scope="module")
@@ -161,14 +159,12 @@ def test_one_model_twice_is_that_model(data, drawn):
 
 def masked(setting, monkeypatch, sentence, lists):
     """The model of a setting with minus infinity for every word outside the list of one sentence."""
-    allowed = [*range(lists.common), *lists.others(sentence)]
+    allowed = [*lists.common, *lists.others(sentence)]
     mask = torch.full((len(setting.task.target_dictionary),), float("-inf"))
     mask[allowed] = 0
     for model in setting.models:
         project = model.decoder.output_projection
-        monkeypatch.setattr(
-            model.decoder, "output_layer", lambda features, project=project: WordTable.project(project, features) + mask
-        )
+        monkeypatch.setattr(model.decoder, "output_layer", lambda features, project=project: project(features) + mask)
 
 
 @pytest.mark.parametrize("per_word, args", [(3, {}), (2, dict(prefix_size=2)), (5, dict(no_repeat_ngram_size=2))])
@@ -295,26 +291,14 @@ def test_columns_and_words_are_each_others_inverse():
     mapped = columns.of_words(words)
     assert mapped.tolist() == [[3, 12, 10], [9, 0, 5], [10, 2, 10]] and columns.width == 13
     assert torch.equal(columns.words(mapped.repeat_interleave(2, dim=0))[::2], words)
-    table = WordTable(50, 4, bias=True)
-    torch.nn.init.normal_(table.bias)
+    table = ScoringTable(torch.nn.Linear(4, 50))
     features = torch.randn(6, 1, 4)
-    scores = columns.with_rows([table]).project(0, features)
-    full = table.project(features)
+    searched = Searched(columns)
+    scores = linear_over(searched, table, features)
+    full = table(features)
     for row in range(6):
         expected = torch.cat([full[row, 0, :10], full[row, 0, others[row // 2]]])
         torch.testing.assert_close(scores[row, 0, : len(expected)], expected)
         assert torch.isinf(scores[row, 0, len(expected) :]).all()
-    left = columns.with_rows([table]).reorder(torch.tensor([5, 4]))
-    torch.testing.assert_close(left.project(0, features[[5, 4]]), scores[[5, 4]])
-
-
-def test_reasons_name_frequency_and_lexicon():
-    target = dictionary(30)
-    entries = Entries()
-    entries.add([b"a", b"a", b"b"], [b"word3", b"word9", b"word12"], np.array([-1.0, -2.0, -1.0]))
-    lists = CandidateLists(target, 5, Lexicon.of(entries, {}), 1)
-    assert lists.others(["a", "c"]).tolist() == [] and lists.others(["b"]).tolist() == [16]
-    assert "translation 2 of 'a'" in lists.reason(target.index("word9"), ["a", "b"])
-    assert "number 10 by frequency, K = 5" in lists.reason(target.index("word9"), ["a"])
-    assert "no translation" in lists.reason(target.index("word20"), ["a", "b"])
-    assert lists.longer().others(["a"]).tolist() == [] and lists.longer().common == 14
+    searched.reorder(torch.tensor([5, 4]))
+    torch.testing.assert_close(linear_over(searched, table, features[[5, 4]]), scores[[5, 4]])

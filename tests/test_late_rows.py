@@ -8,7 +8,7 @@ from fairseq.optim.adam import Adam as FairseqAdam
 from fairseq.optim.adamax import Adamax as FairseqAdamax
 from torch import nn
 
-from lv_fairseq.word_tables import Page, WordTable, carry_rows, correct_late_rows
+from lv_fairseq.word_tables import Page, ScoringTable, carry_rows, correct_late_rows
 
 WORDS, DIM, ROWS = 8, 3, 4
 OPTIMIZERS = {
@@ -24,7 +24,7 @@ OPTIMIZERS = {
 
 def on_page(optimizer_of):
     torch.manual_seed(1)
-    table = WordTable(WORDS, DIM, bias=True).double()
+    table = ScoringTable(nn.Linear(DIM, WORDS)).double()
     for parameter in table.parameters():
         nn.init.normal_(parameter)
     page = Page(WORDS, ROWS)

@@ -7,7 +7,7 @@ from fairseq.utils import convert_padding_direction
 from networks import drawn
 
 from lv_fairseq import UserError
-from lv_fairseq.generation.source_text import word_places
+from lv_fairseq.decoding.source_text import word_places
 from lv_fairseq.models.rnnsearch import RNNSearchModel
 
 TYPED = ["s1 Mc1 s2", "s1 Mc2 s2", "rare3", "", "s4 </s> Mc3 s5", "s39 " * 7]

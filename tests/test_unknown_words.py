@@ -14,8 +14,8 @@ from fairseq import checkpoint_utils, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from lv_fairseq import Lexicon, UserError
-from lv_fairseq.generation import OpenDictionary
-from lv_fairseq.generation.unknown_words import replacement
+from lv_fairseq.decoding import OpenDictionary
+from lv_fairseq.decoding.unknown_words import replacement
 from lv_fairseq.lexicon.entries import Entries
 
 

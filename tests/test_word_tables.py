@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lv_fairseq.errors import UserError
-from lv_fairseq.word_tables import Page, WordTable, carry_rows, correct_late_rows
+from lv_fairseq.word_tables import Page, ReadingTable, ScoringTable, carry_rows, correct_late_rows
 from lv_fairseq.word_tables.page import has_rows_of
 
 WORDS, DIM, ROWS = 12, 3, 6
@@ -29,15 +29,18 @@ class Model(nn.Module):
     def __init__(self, tied=False):
         super().__init__()
         torch.manual_seed(1)
-        self.read = WordTable(WORDS, DIM)
-        self.score = WordTable(WORDS, DIM, bias=True, tied_to=self.read if tied else None)
+        self.read = ReadingTable(nn.Embedding(WORDS, DIM))
+        linear = nn.Linear(DIM, WORDS)
+        if tied:
+            linear.weight = self.read.weight
+        self.score = ScoringTable(linear)
         self.other = nn.Parameter(torch.randn(DIM, DIM))
         for parameter in self.parameters():
             nn.init.normal_(parameter)
         self.double()
 
     def loss(self, words, following):
-        features = self.read.embed(words) @ self.other
+        features = self.read(words) @ self.other
         rows, weight, bias, offset = self.score.active(following)
         scores = features @ weight.t() + bias
         return nn.functional.cross_entropy(scores if offset is None else scores + offset, rows, reduction="sum")
@@ -66,7 +69,7 @@ def reference_update(model, optimizer, page_words, words, following):
     outside = torch.tensor([w for w in range(WORDS) if w not in page_words])
     tables = {p for p in model.parameters() if len(p) == WORDS}
     optimizer.zero_grad()
-    features = model.read.embed(words) @ model.other
+    features = model.read(words) @ model.other
     scores = (features @ model.score.weight.t() + model.score.bias).index_fill(1, outside, float("-inf"))
     loss = nn.functional.cross_entropy(scores, following, reduction="sum")
     loss.backward()
@@ -212,8 +215,8 @@ def test_evaluation_reads_and_scores_all_words():
     full.load_state_dict(paged.state_dict())
     words, features = torch.arange(WORDS), torch.randn(4, DIM, dtype=torch.double)
     paged.eval()
-    assert torch.equal(paged.read.embed(words), full.read.embed(words))
-    torch.testing.assert_close(paged.score.project(features), full.score.project(features))
+    assert torch.equal(paged.read(words), full.read(words))
+    torch.testing.assert_close(paged.score(features), full.score(features))
     chunks = list(paged.score.chunks(rows=5))
     assert [start for start, _, _ in chunks] == [0, 5, 10]
     assert torch.equal(torch.cat([weight for _, weight, _ in chunks]), full.score.weight)

@@ -11,6 +11,7 @@ from fairseq.data import BaseWrapperDataset
 
 from lv_fairseq.batching.look_ahead import sorted_look_ahead
 from lv_fairseq.partitions import PartitionPlan, Sentences, partition
+from lv_fairseq.partitions.reshuffling import training_order
 
 
 class PartitionedDataset(BaseWrapperDataset):
@@ -103,9 +104,7 @@ def in_partitions(
         workers: how many processes share an update
         progress: is told now and then how many sentences are in partitions
     """
-    order = np.arange(len(dataset))
-    if flags.reshuffle_partitions:
-        order = np.random.default_rng([seed, epoch]).permutation(order)
+    order = training_order(len(dataset), flags.reshuffle_partitions, seed, epoch)
     plan = partial(
         partition,
         targets,

@@ -7,13 +7,13 @@ import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import nn
+from torch.nn.utils import skip_init
 
 from lv_fairseq.errors import UserError
 from lv_fairseq.fingerprint import fingerprint
 from lv_fairseq.rnnsearch.decoder import RNNSearchDecoder
 from lv_fairseq.rnnsearch.encoder import RNNSearchEncoder
 from lv_fairseq.rnnsearch.initialisation import initialise
-from lv_fairseq.word_tables import WordTable
 
 
 def _option(default, help: str):
@@ -76,14 +76,12 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
     def build_model(cls, cfg: RNNSearchConfig, task) -> "RNNSearchModel":
         check(cfg, task)
         source, target = task.source_dictionary, task.target_dictionary
-        read_source = WordTable(len(source), cfg.encoder_embed_dim)
-        share = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
-        read_target = WordTable(
-            len(target), cfg.decoder_embed_dim, tied_to=read_source if cfg.share_all_embeddings else None
-        )
-        score_target = WordTable(
-            len(target), cfg.decoder_out_embed_dim, bias=True, tied_to=read_target if share else None
-        )
+        read_source = read_target = embedding(len(source), cfg.encoder_embed_dim)
+        if not cfg.share_all_embeddings:
+            read_target = embedding(len(target), cfg.decoder_embed_dim)
+        score_target = skip_init(nn.Linear, cfg.decoder_out_embed_dim, len(target))
+        if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
+            score_target.weight = read_target.weight
 
         def dropout(place: Optional[float]) -> float:
             return cfg.dropout if place is None else place
@@ -119,9 +117,6 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
         if not torch.equal(words.cpu(), self.dictionaries.cpu()):
             raise UserError("the checkpoint is of other dictionaries: name the data folder that it was trained on")
         try:
-            if any(parameter.is_meta for parameter in self.parameters()):  # take the loaded tensors, copy nothing
-                self.upgrade_state_dict(state_dict)
-                return nn.Module.load_state_dict(self, state_dict, assign=True)
             return super().load_state_dict(state_dict, *args, **kwargs)
         except RuntimeError as error:
             reason = " ".join(str(error).split("\n")[1:2]).strip()
@@ -129,6 +124,11 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
                 f"the checkpoint is of another model: {reason.rstrip('.')}. "
                 "Are the dictionaries, the sizes and --fused-gru those of its training?"
             ) from None
+
+
+def embedding(words: int, dim: int) -> nn.Embedding:
+    """Word vectors to be drawn by `initialise`."""
+    return nn.Embedding(words, dim, _weight=torch.empty(words, dim))
 
 
 @register_model("rnnsearch_small", dataclass=RNNSearchSmallConfig)

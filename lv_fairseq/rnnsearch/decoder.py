@@ -16,13 +16,12 @@ from typing import Dict, Optional, Tuple
 import torch
 from fairseq.models import FairseqIncrementalDecoder
 from fairseq.modules import FairseqDropout
-from torch import Tensor
+from torch import Tensor, nn
 
 from lv_fairseq.rnnsearch.attention import Attention, EncodedSource
 from lv_fairseq.rnnsearch.gru import GRU, FusedGRU
 from lv_fairseq.rnnsearch.initialisation import weight
 from lv_fairseq.rnnsearch.readout import Readout
-from lv_fairseq.word_tables import WordTable
 
 
 class RNNSearchDecoder(FairseqIncrementalDecoder):
@@ -38,8 +37,8 @@ class RNNSearchDecoder(FairseqIncrementalDecoder):
     def __init__(
         self,
         dictionary,
-        embed_tokens: WordTable,
-        output_projection: WordTable,
+        embed_tokens: nn.Embedding,
+        output_projection: nn.Linear,
         hidden: int,
         attention_dim: int,
         readout_dim: int,
@@ -79,7 +78,7 @@ class RNNSearchDecoder(FairseqIncrementalDecoder):
         if incremental_state is not None:
             cache = self.get_incremental_state(incremental_state, "decoder")
             prev_output_tokens = prev_output_tokens[:, -1:]
-        words = self.embed_tokens.embed(prev_output_tokens) + self.embed_bias
+        words = self.embed_tokens(prev_output_tokens) + self.embed_bias
         words = self.dropout_in(words)
         if cache is None:  # y_0 is no word
             words = torch.cat([torch.zeros_like(words[:, :1]), words[:, 1:]], dim=1)
@@ -102,7 +101,7 @@ class RNNSearchDecoder(FairseqIncrementalDecoder):
         return self.dropout_out(features), alpha
 
     def output_layer(self, features: Tensor, **unused) -> Tensor:
-        return self.output_projection.project(features)
+        return self.output_projection(features)
 
     def reorder_incremental_state(self, incremental_state: Dict, new_order: Tensor) -> None:
         cache = self.get_incremental_state(incremental_state, "decoder")

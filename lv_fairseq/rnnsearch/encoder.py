@@ -11,7 +11,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from lv_fairseq.rnnsearch.attention import EncodedSource
 from lv_fairseq.rnnsearch.gru import GRU
 from lv_fairseq.rnnsearch.initialisation import weight
-from lv_fairseq.word_tables import WordTable
 
 
 class BidirectionalGRU(nn.Module):
@@ -69,7 +68,7 @@ class RNNSearchEncoder(FairseqEncoder):
     def __init__(
         self,
         dictionary,
-        embed_tokens: WordTable,
+        embed_tokens: nn.Embedding,
         hidden: int,
         decoder_hidden: int,
         attention_dim: int,
@@ -95,7 +94,7 @@ class RNNSearchEncoder(FairseqEncoder):
     def forward(self, src_tokens: Tensor, src_lengths: Tensor = None, **unused) -> EncodedSource:
         """src_tokens: batch x length, padded on either side."""
         padding = src_tokens.eq(self.dictionary.pad())
-        x = self.embed_tokens.embed(src_tokens) + self.embed_bias
+        x = self.embed_tokens(src_tokens) + self.embed_bias
         x = self.dropout_in(x)
         annotations = self.gru(x, padding)  # batch x length x 2 hidden
         # s_0 comes from the backward state at the first word, which lies after the padding on the left if there is any.

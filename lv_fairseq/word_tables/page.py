@@ -9,6 +9,8 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence
 import torch
 from torch import Tensor, nn
 
+from lv_fairseq.word_tables.number_spaces import PageRows, WordNumbers
+
 Statistics = Dict[str, Tensor]
 
 
@@ -18,42 +20,47 @@ class Page:
     Args:
         vocabulary: how many words there are
         rows: how many of them fit on the page
+        scored: how many of the rows a softmax runs over, the first ones (default: all)
     """
 
-    def __init__(self, vocabulary: int, rows: int):
-        self.vocabulary, self.rows = vocabulary, rows
+    def __init__(self, vocabulary: int, rows: int, scored: Optional[int] = None):
+        self.vocabulary, self.rows, self.scored = vocabulary, rows, rows if scored is None else scored
         self.words = torch.empty(0, dtype=torch.long)  # the words on the page, in the order of its rows
         self.members: List[HostRows] = []
         self.changed = False  # the page may differ from the host's rows
         self._row_of = torch.zeros(vocabulary, dtype=torch.int32)  # 0 for a word that is not on the page
-        self._offset = torch.full((rows,), float("-inf"))
+        self._offset = torch.full((self.scored,), float("-inf"))
 
-    def rows_of(self, words: Tensor) -> Tensor:
+    def rows_of(self, words: WordNumbers) -> PageRows:
         """Word numbers (any shape) to rows of the page; a word that is not on the page gets some row, no error."""
         self._row_of = self._row_of.to(words.device)
         return self._row_of[words]
 
     def offset(self, device: torch.device) -> Tensor:
-        """What is added to the scores of the rows: minus infinity takes a row out of the softmax."""
+        """What is added to the scores of the scored rows: minus infinity takes a row out of the softmax."""
         self._offset = self._offset.to(device)
         return self._offset
 
-    def turn_to(self, words: Sequence[int], offset: Optional[Tensor] = None) -> None:
+    def turn_to(self, words: Sequence[int], offset: Optional[Tensor] = None, unscored: Sequence[int] = ()) -> None:
         """Put the rows of the page back and take out those of ``words``.
 
         Args:
             words: distinct word numbers, at most as many as the page has rows
             offset: for each of the words, what to add to its score (default: nothing)
+            unscored: other words, which are read only
         """
         words = torch.as_tensor(words, dtype=torch.long)
-        if len(words) > self.rows:
-            raise ValueError(f"{len(words)} words do not fit on a page of {self.rows} rows")
+        scored = len(words)
+        words = torch.cat([words, torch.as_tensor(unscored, dtype=torch.long)])
+        for number, rows in ((len(words), self.rows), (scored, self.scored)):
+            if number > rows:
+                raise ValueError(f"{number} words do not fit on a page of {rows} rows")
         self.write_back(statistics=True)
         device = self._row_of.device
         self._row_of[self.words.to(device)] = 0
         self._row_of[words.to(device)] = torch.arange(len(words), dtype=torch.int32, device=device)
         self._offset.fill_(float("-inf"))
-        self._offset[: len(words)] = 0 if offset is None else offset.to(self._offset)
+        self._offset[:scored] = 0 if offset is None else offset.to(self._offset)
         self.words = words
         for member in self.members:
             member.take_out(words)
@@ -69,8 +76,9 @@ class Page:
         """Another number of rows. The page is empty afterwards."""
         if rows != self.rows:
             self.turn_to([])
+            self.scored = rows if self.scored == self.rows else self.scored
             self.rows = rows
-            self._offset = self._offset.new_full((rows,), float("-inf"))
+            self._offset = self._offset.new_full((self.scored,), float("-inf"))
             for member in self.members:
                 member.resize(rows)
 

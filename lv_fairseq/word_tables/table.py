@@ -1,37 +1,33 @@
-"""One vector, and maybe one bias, for each word of a vocabulary V."""
+"""How words enter a model and how they leave it: tables in the place of a model's own, under the same names.
 
-from typing import Iterator, Optional, Tuple, Union
+A table takes over the parameters of the module whose place it takes, so that checkpoints, optimisers and other parts of
+the model find what they know. Everyone outside speaks word numbers. Only tables know that on a page (`put_on`) training
+sees some rows of a parameter, and that a search over candidate lists (`searching`) speaks columns.
+"""
+
+import contextlib
+from typing import Iterator, List, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lv_fairseq.errors import UserError
+from lv_fairseq.word_tables.columns import Columns, Searched, linear_over
+from lv_fairseq.word_tables.number_spaces import ListColumns, PageRows, WordNumbers
 from lv_fairseq.word_tables.page import HostRows, Page
+
+Rows = Tuple[Tensor, Optional[Tensor]]  # weight and bias
+ALL = slice(None)
 
 
 class WordTable(nn.Module):
-    """The rows that a model looks words up in and scores words with.
+    """One row of each of its parameters for each word of a vocabulary V. A checkpoint holds the rows of all words."""
 
-    Everyone outside speaks word numbers of the whole vocabulary; only the table knows which row is whose. Without a
-    page it is an ordinary embedding. On a page (`put_on`), training sees the rows of the page, evaluation all words,
-    and a checkpoint holds all words under the same names.
-
-    Args:
-        words: size of the vocabulary
-        dim: size of a word vector
-        bias: one more number a word, added to its score (b_t in the paper)
-        tied_to: another table whose vectors this one shares
-    """
-
-    def __init__(self, words: int, dim: int, bias: bool = False, tied_to: Optional["WordTable"] = None):
+    def __init__(self, words: int):
         super().__init__()
-        new = nn.Parameter(nn.init.normal_(torch.empty(words, dim), std=0.01)) if tied_to is None else tied_to.weight
-        if new.shape != (words, dim):
-            raise ValueError(f"cannot share a table of shape {tuple(new.shape)} with one of shape {(words, dim)}")
-        self.weight = new
-        self.bias = nn.Parameter(torch.zeros(words)) if bias else None
+        self.words = words
         self.page: Optional[Page] = None
+        self.searched: Optional[Searched] = None
 
     def put_on(self, page: Page) -> None:
         """Move all rows to host memory and keep only those of the page as parameters."""
@@ -40,74 +36,188 @@ class WordTable(nn.Module):
             if not hasattr(parameter, "host"):
                 HostRows(parameter, page)
 
-    def embed(self, words: Tensor) -> Tensor:
-        """Word numbers (any shape) to their vectors (the same shape x dim)."""
-        if self.page is None:
-            return F.embedding(words, self.weight)
-        if self.training:
-            self.page.changed = True
-            return F.embedding(self.page.rows_of(words), self.weight)
-        self.page.write_back()
-        return F.embedding(words.to(self.weight.host.full.device), self.weight.host.full).to(self.weight)
-
-    def project(self, features: Tensor) -> Tensor:
-        """Features (... x dim) to a score for each word (... x words): the energy E(y) of the paper."""
-        if self.page is None:
-            return F.linear(features, self.weight, self.bias)
-        return torch.cat([F.linear(features, weight, bias) for _, weight, bias in self.chunks()], dim=-1)
-
-    def active(self, words: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor], Optional[Tensor]]:
-        """What the softmax of training needs: rows of ``words``; weight, bias and offset of all active rows."""
-        if self.page is None:
-            return words, self.weight, self.bias, None
-        self.page.changed = True
-        return self.page.rows_of(words).long(), self.weight, self.bias, self.page.offset(words.device)
-
-    def rows(self, words: Union[slice, Tensor]) -> Tuple[Tensor, Optional[Tensor]]:
-        """Weight (... x dim) and bias (...) of some words; a slice of word numbers is a view of the table."""
-        if self.page is not None:
-            self.page.write_back()
-        weight, bias = (self._whole(parameter) for parameter in (self.weight, self.bias))
-        if torch.is_tensor(words):
-            words = words.to(weight.device)
-        return weight[words].to(self.weight), None if bias is None else bias[words].to(self.weight)
-
-    def chunks(self, rows: int = 16384) -> Iterator[Tuple[int, Tensor, Optional[Tensor]]]:
-        """The whole table, some rows at a time on the model's device: first word number, weight and bias."""
-        if self.page is not None:
-            self.page.write_back()
-        weight, bias = (self._whole(parameter) for parameter in (self.weight, self.bias))
-        for start in range(0, len(weight), rows):
-            part = None if bias is None else bias[start : start + rows].to(self.weight, non_blocking=True)
-            yield start, weight[start : start + rows].to(self.weight, non_blocking=True), part
-
-    @staticmethod
-    def _whole(parameter: Optional[nn.Parameter]) -> Optional[Tensor]:
+    def _whole(self, name: str) -> Optional[Tensor]:
+        """All rows of a parameter."""
+        parameter = getattr(self, name)
         return parameter.host.full if hasattr(parameter, "host") else parameter
 
-    def _save_to_state_dict(self, destination, prefix, keep_vars):
+    def _up_to_date(self) -> None:
         if self.page is not None:
             self.page.write_back()
-        for name, parameter in self.named_parameters():
-            whole = self._whole(parameter)
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        self._up_to_date()
+        for name, _ in self.named_parameters():
+            whole = self._whole(name)
             destination[prefix + name] = whole if keep_vars else whole.detach()
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected, errors):
-        if self.page is None:
-            super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected, errors)
-            return
-        for name, parameter in self.named_parameters():
-            saved = state_dict.get(prefix + name)
+        for name, parameter in list(self.named_parameters()):
+            saved, whole = state_dict.get(prefix + name), self._whole(name)
             if saved is None:
                 missing_keys.append(prefix + name)
-            elif saved.shape != parameter.host.full.shape:
-                sizes = f"{tuple(saved.shape)} in the checkpoint, {tuple(parameter.host.full.shape)} in this model"
+            elif saved.shape != whole.shape:
+                sizes = f"{tuple(saved.shape)} in the checkpoint, {tuple(whole.shape)} in this model"
                 errors.append(f"{prefix + name} is of another size: {sizes}")
-            else:
+            elif whole.is_meta:  # take what was loaded, maybe a file that is mapped, and copy nothing
+                setattr(self, name, nn.Parameter(saved.detach().to(whole.dtype), parameter.requires_grad))
+            elif self.page is not None:
                 parameter.host.load(saved)
+            else:
+                with torch.no_grad():
+                    parameter.copy_(saved)
 
 
-def need_tables(there: bool, what: str) -> None:
-    """Refuse ``what`` if there are no word tables in a model."""
-    if not there:
-        raise UserError(f"{what} needs a model with word tables: --arch rnnsearch or rnnsearch_small")
+class ReadingTable(WordTable):
+    """Words to vectors, in the place of an ``nn.Embedding``."""
+
+    def __init__(self, embedding: nn.Embedding):
+        super().__init__(embedding.num_embeddings)
+        self.weight = embedding.weight
+        self.num_embeddings, self.embedding_dim = embedding.num_embeddings, embedding.embedding_dim
+        self.padding_idx = embedding.padding_idx  # a special symbol: the same number on every page
+        self.train(embedding.training)
+
+    def forward(self, words: Union[WordNumbers, ListColumns]) -> Tensor:
+        """Word numbers (any shape), in a search columns (hypotheses x length), to vectors (the same shape x dim)."""
+        if self.searched is not None:
+            words = self.searched.columns.words(words)
+        if self.page is None:
+            return F.embedding(words, self.weight, self.padding_idx)
+        if self.training:
+            self.page.changed = True
+            return F.embedding(self.page.rows_of(words), self.weight, self.padding_idx)
+        self._up_to_date()
+        whole = self._whole("weight")
+        return F.embedding(words.to(whole.device), whole).to(self.weight)
+
+
+class ScoringTable(WordTable):
+    """Features to scores of words, in the place of an ``nn.Linear``: the energies E(y) of the paper.
+
+    Its active set says which words these are: all of them; the columns of candidate lists, inside `searching`; none of
+    them, inside `handing_back`, where features come back as they are, for a softmax that wants rows (`active`, `rows`,
+    `chunks`) instead of scores.
+
+    Args:
+        linear: also one whose rows are normalised (``nn.utils.weight_norm``): length and direction are two parameters
+        saved: False if a checkpoint does not name this table, whose vectors are then saved where they are read
+    """
+
+    def __init__(self, linear: nn.Linear, saved: bool = True):
+        super().__init__(linear.out_features)
+        self.in_features, self.out_features, self.saved = linear.in_features, linear.out_features, saved
+        self._weight_names = ("weight_v", "weight_g") if "weight_g" in linear._parameters else ("weight",)
+        for name, parameter in linear._parameters.items():  # in the order that an optimiser knows
+            self.register_parameter(name, parameter)
+        self._handing_back = False
+        self.train(linear.training)
+
+    @contextlib.contextmanager
+    def handing_back(self) -> Iterator[None]:
+        """In this block features come back in the place of scores."""
+        before, self._handing_back = self._handing_back, True
+        try:
+            yield
+        finally:
+            self._handing_back = before
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features (... x dim) to scores (... x active words)."""
+        if self._handing_back:
+            return features
+        if self.searched is not None:
+            return linear_over(self.searched, self, features)
+        if self.page is None:
+            return F.linear(features, *self._rows(ALL))
+        return torch.cat([F.linear(features, weight, bias) for _, weight, bias in self.chunks()], dim=-1)
+
+    def active(
+        self, words: WordNumbers
+    ) -> Tuple[Union[WordNumbers, PageRows], Tensor, Optional[Tensor], Optional[Tensor]]:
+        """What the softmax of training needs: rows of ``words``; weight, bias and offset of all rows it runs over."""
+        if self.page is None:
+            return words, *self._rows(ALL), None
+        self.page.changed = True
+        all_rows, scored = self.page.scored == self.page.rows, slice(self.page.scored)
+
+        def some(name: str) -> Tensor:
+            return getattr(self, name) if all_rows else getattr(self, name)[scored]
+
+        weight = combined(*map(some, self._weight_names))
+        bias = None if self.bias is None else some("bias")
+        return self.page.rows_of(words).long(), weight, bias, self.page.offset(words.device)
+
+    def rows(self, words: Union[slice, WordNumbers]) -> Rows:
+        """Weight (... x dim) and bias (...) of some words; a slice of word numbers is a view of the table."""
+        self._up_to_date()
+        return self._rows(words)
+
+    def chunks(self, rows: int = 16384) -> Iterator[Tuple[int, Tensor, Optional[Tensor]]]:
+        """The whole table, some rows at a time on the model's device: first word number, weight and bias."""
+        self._up_to_date()
+        for start in range(0, self.words, rows):
+            yield start, *self._rows(slice(start, start + rows))
+
+    def _rows(self, words: Union[slice, WordNumbers]) -> Rows:
+        names = self._weight_names
+        like = getattr(self, names[0])
+        if torch.is_tensor(words):
+            words = words.to(self._whole(names[0]).device)
+
+        def some(name: str) -> Tensor:
+            whole = self._whole(name)
+            return (whole if words is ALL else whole[words]).to(like, non_blocking=True)
+
+        return combined(*map(some, names)), None if self.bias is None else some("bias")
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        if self.saved:
+            super()._save_to_state_dict(destination, prefix, keep_vars)
+
+    def _load_from_state_dict(self, *args):
+        if self.saved:
+            super()._load_from_state_dict(*args)
+
+
+def combined(direction: Tensor, length: Optional[Tensor] = None) -> Tensor:
+    """Rows (... x dim) of a direction each, and of a length (... x 1) if lengths are parameters of their own."""
+    if length is None:
+        return direction
+    flat = torch._weight_norm(direction.reshape(-1, direction.size(-1)), length.reshape(-1, 1), 0)  # as torch computes
+    return flat.view_as(direction)
+
+
+class Tables:
+    """The word tables of a model.
+
+    Args:
+        source, target: where words are read
+        output: where target words are scored
+    """
+
+    def __init__(self, source: ReadingTable, target: ReadingTable, output: ScoringTable):
+        self.source, self.target, self.output = source, target, output
+
+    @property
+    def joined(self) -> bool:
+        """Whether both languages share their vectors."""
+        return self.source.weight is self.target.weight
+
+    def __iter__(self) -> Iterator[WordTable]:
+        return iter((self.source, self.target, self.output))
+
+
+@contextlib.contextmanager
+def searching(models: List[Tables], columns: Columns) -> Iterator[Searched]:
+    """In this block decoders read and score columns of candidate lists, as if these were words."""
+    searched = Searched(columns)
+    mine = [table for tables in models for table in (tables.target, tables.output)]
+    before = [table.searched for table in mine]
+    for table in mine:
+        table.searched = searched
+    try:
+        yield searched
+    finally:
+        for table, searched in zip(mine, before):
+            table.searched = searched

@@ -3,7 +3,7 @@
 import atexit
 import logging
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -12,11 +12,14 @@ from fairseq.tokenizer import tokenize_line
 
 from lv_fairseq.candidates import CandidateLists
 from lv_fairseq.candidates.lists import check_lexicon, union
+from lv_fairseq.decoding.search import Candidates, ListedSearch
+from lv_fairseq.decoding.source_text import SourceWords, WithWords, read_text, word_places, words_of_batch
+from lv_fairseq.decoding.statistics import Statistics
+from lv_fairseq.decoding.unknown_words import replace_unknown
 from lv_fairseq.errors import UserError
-from lv_fairseq.generation import AligningCandidateGenerator, CandidateGenerator, Candidates, replace_unknown
-from lv_fairseq.generation.source_text import SourceWords, WithWords, read_text, word_places, words_of_batch
-from lv_fairseq.generation.statistics import Statistics
 from lv_fairseq.lexicon import Lexicon
+from lv_fairseq.models.families import adopt_model, word_tables
+from lv_fairseq.word_tables import Tables
 
 logger = logging.getLogger(__name__)
 
@@ -61,10 +64,8 @@ class Decoding:
             per_word = 0 if self.lexicon is None else DEFAULT_PER_WORD
         return CandidateLists(self.target, frequent, self.lexicon, per_word)
 
-    def generator(
-        self, args, prefix_function: Optional[Callable] = None
-    ) -> Tuple[Optional[Type[SequenceGenerator]], Dict[str, Any]]:
-        """The class of generator that the options ask for, None for fairseq's own, and its arguments.
+    def wrap(self, generator, models: Sequence, args, prefix_function: Optional[Callable] = None):
+        """A generator that a task has built, with what the options ask for: candidate lists, another mean.
 
         Args:
             args: fairseq's options for generation
@@ -72,25 +73,35 @@ class Decoding:
         """
         mean = str(self.cfg.ensemble_mean)
         if self.lists is None and mean == "probability":
-            return None, {}
-        if getattr(args, "score_reference", False):
+            return generator
+        if not isinstance(generator, SequenceGenerator):
+            what = "--score-reference" if getattr(args, "score_reference", False) else type(generator).__name__
             raise UserError(
-                "--score-reference is over all words: leave out --candidate-frequent, --candidate-per-word and "
-                "--ensemble-mean"
+                f"{what} is over all words: leave out --candidate-frequent, --candidate-per-word and --ensemble-mean"
             )
         if prefix_function is not None or getattr(args, "prefix_allowed_tokens_fn", None) is not None:
             raise UserError("prefix_allowed_tokens_fn chooses among all words: leave out candidate lists")
-        kwargs = {
-            "lists": self.lists or self.every_word,
-            "scope": str(self.cfg.candidate_scope),
-            "corpus": lambda lists: union(lists.others(words) for text in self.inputs.values() for words in text),
-            "retries": self.cfg.candidate_retries,
-            "mean": mean,
-            "statistics": self.statistics if self.lists is not None else None,
-        }
-        if getattr(args, "print_alignment", None):
-            return AligningCandidateGenerator, {**kwargs, "print_alignment": args.print_alignment}
-        return CandidateGenerator, kwargs
+        tables = [self.tables(model) for model in models]
+        return ListedSearch(
+            generator,
+            tables,
+            self.lists or (self.every_word if None not in tables else None),
+            scope=str(self.cfg.candidate_scope),
+            corpus=lambda lists: union(lists.others(words) for text in self.inputs.values() for words in text),
+            retries=self.cfg.candidate_retries,
+            mean=mean,
+            statistics=self.statistics if self.lists is not None else None,
+        )
+
+    def tables(self, model) -> Optional[Tables]:
+        """The word tables of a model, without which there are no candidate lists."""
+        tables = word_tables(model)
+        if tables is None and self.lists is not None:
+            try:
+                adopt_model(model)
+            except UserError as error:  # as when the model was built
+                raise UserError(f"candidate lists: {error}") from None
+        return tables
 
     def follow_subset(self, name: str, dataset) -> None:
         """Let the batches of a subset of the data bring their source words."""
@@ -129,7 +140,7 @@ class Decoding:
         typed = None if self.typed is None or "source_words" in sample else self.typed.find(sample)
         words = self.words_of(typed or sample)
         hypotheses = search({**sample, "source_words": words})
-        if not isinstance(generator, SequenceGenerator):
+        if not isinstance(generator, (SequenceGenerator, ListedSearch)):
             return hypotheses
         tokens = sample["net_input"]["src_tokens"]
         pad = self.source.pad()
@@ -146,7 +157,7 @@ class Decoding:
                     if hypothesis is sentence[0]:
                         self.statistics.unknown += counts[0]
                         self.statistics.replaced += counts[1]
-        if self.cfg.print_candidates and isinstance(generator, CandidateGenerator):
+        if self.cfg.print_candidates and self.lists is not None:
             self._print_candidates(sample, typed, words, hypotheses)
         return hypotheses
 

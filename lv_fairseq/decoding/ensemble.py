@@ -1,0 +1,101 @@
+"""The models that fairseq's search decodes together, and that speak columns of candidate lists while it runs."""
+
+import contextlib
+from typing import Dict, Iterator, List, Optional, Tuple
+
+import torch
+from fairseq.sequence_generator import EnsembleModel
+from torch import Tensor, nn
+
+from lv_fairseq.word_tables import Tables, searching
+from lv_fairseq.word_tables.columns import Columns, Searched
+from lv_fairseq.word_tables.number_spaces import ListColumns
+
+
+class ListedEnsemble(nn.Module):
+    """Stands before fairseq's ensemble, which does the work. It is told here which sentences are still decoded.
+
+    Args:
+        ensemble: fairseq's
+        mean: of "probability", as fairseq takes it, or of "log-probability", as the paper's code does
+    """
+
+    def __init__(self, ensemble: EnsembleModel, mean: str):
+        super().__init__()
+        self.ensemble = ensemble
+        self.searched: Optional[Searched] = None
+        self._whole: Optional[Columns] = None  # of all sentences of the batch
+        # fairseq's own mean is of probabilities: for another one each model is an ensemble by itself
+        self._single = [EnsembleModel([model]) for model in ensemble.models] if mean == "log-probability" else []
+
+    def __getattr__(self, name: str):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("ensemble"), name)
+
+    @contextlib.contextmanager
+    def over(self, columns: Columns, tables: List[Tables]) -> Iterator[None]:
+        """In this block the search is over columns."""
+        self._tables, self._whole = tables, columns
+        with searching(tables, columns) as self.searched:
+            try:
+                yield
+            finally:
+                self.searched = None
+
+    def reorder_encoder_out(self, encoder_outs: Optional[List], new_order: Tensor) -> List:
+        if self.searched is not None:
+            self.searched.reorder(new_order)
+        return self.ensemble.reorder_encoder_out(encoder_outs, new_order)
+
+    def forward_decoder(
+        self, tokens: ListColumns, encoder_outs: List, incremental_states: List[Dict], temperature: float = 1.0
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """Hypotheses so far (hypotheses x length) to log-probabilities of the next column (hypotheses x columns) and
+        attention (hypotheses x source length)."""
+        if len(self._single) < 2:
+            return self.ensemble.forward_decoder(tokens, encoder_outs, incremental_states, temperature)
+        parts = [
+            model.forward_decoder(tokens, encoder_outs[i : i + 1], incremental_states[i : i + 1], temperature)
+            for i, model in enumerate(self._single)
+        ]
+        log_probs, attentions = zip(*parts)
+        attentions = [attention for attention in attentions if attention is not None]
+        attention = torch.stack(attentions).mean(dim=0) if attentions else None
+        return torch.stack(log_probs).mean(dim=0), attention
+
+    def forward_align(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: ListColumns):
+        """Attention of whole hypotheses of all sentences, after the search (--print-alignment)."""
+        with contextlib.ExitStack() as stack:
+            if self.searched is not None:
+                stack.enter_context(searching(self._tables, self._whole))
+            for tables in self._tables:
+                stack.enter_context(tables.output.handing_back())
+            return self.ensemble.forward_align(src_tokens, src_lengths, prev_output_tokens)
+
+
+class ListedLanguageModel(nn.Module):
+    """A language model that reads and scores the columns of an ensemble, for fairseq's fusion.
+
+    Args:
+        model: a language model over the same dictionary
+        ensemble: knows the columns
+    """
+
+    def __init__(self, model: nn.Module, ensemble: ListedEnsemble):
+        super().__init__()
+        self.model, self._ensemble = model, [ensemble]  # in a list: it is no part of this module
+
+    def forward(self, tokens: ListColumns):
+        searched = self._ensemble[0].searched
+        return self.model(tokens if searched is None else searched.columns.words(tokens))
+
+    def get_normalized_probs(self, net_output, log_probs: bool, sample=None) -> Tensor:
+        probs = self.model.get_normalized_probs(net_output, log_probs=log_probs, sample=sample)[:, -1:]
+        searched = self._ensemble[0].searched
+        if searched is None:
+            return probs
+        columns = searched.columns
+        others = columns.others.expand(len(probs) // columns.beam, -1).repeat_interleave(columns.beam, dim=0)
+        return torch.cat([probs[..., columns.first_words()], probs.gather(-1, others.unsqueeze(1))], dim=-1)

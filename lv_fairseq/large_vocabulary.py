@@ -1,0 +1,231 @@
+"""What a translation task of fairseq gains here: pages of its words in training, candidate lists in decoding, and the
+replacement of unknown words. It connects the rooms of this package, and holds no algorithm."""
+
+import logging
+from functools import cached_property
+from typing import Optional
+
+from fairseq import metrics, utils
+
+from lv_fairseq.batching.epochs import PartitionedIterator
+from lv_fairseq.batching.hidden_words import HiddenWords, HidingDataset, hidden_words
+from lv_fairseq.batching.look_ahead import LookAheadDataset
+from lv_fairseq.batching.partitioned import in_partitions
+from lv_fairseq.data_folder import check_subset, load_dictionary, reading
+from lv_fairseq.decoding import Decoding, OpenDictionary
+from lv_fairseq.errors import UserError
+from lv_fairseq.models.families import adopt_model
+from lv_fairseq.page_turner import PageTurner
+from lv_fairseq.partitions.sentences import sentences
+from lv_fairseq.task_config import check
+from lv_fairseq.word_tables import Tables, WithoutTables, freeze
+
+logger = logging.getLogger(__name__)
+
+
+class LargeVocabulary:
+    """To be mixed into a task of sentence pairs, before it: ``class Task(LargeVocabulary, TranslationTask)``.
+
+    With none of its own flags the task behaves as it would without, and says in one line what is wrong.
+    """
+
+    @classmethod
+    def setup_task(cls, cfg, **kwargs):
+        check(cfg)
+        return super().setup_task(cfg, **kwargs)
+
+    def __init__(self, cfg, src_dict, tgt_dict):
+        super().__init__(cfg, src_dict, tgt_dict)
+        self.decoding = Decoding(cfg, src_dict, tgt_dict)
+        self.pages: Optional[PageTurner] = None
+        self._without_tables = ""  # why the model that was built last has none
+        self._warned = False
+        self._iterator: Optional[PartitionedIterator] = None  # over the training data, of this epoch or of all
+
+    def build_model(self, cfg, from_checkpoint=False):
+        model = None
+        if from_checkpoint:  # word tables that are about to be loaded need no memory and no initial values
+            with WithoutTables(len(self.source_dictionary), len(self.target_dictionary)):
+                model = super().build_model(cfg, from_checkpoint)
+            tables = self.adopt(model)
+            others = {id(x) for x in model.parameters()} - {id(x) for table in tables or () for x in table.parameters()}
+            if any(x.is_meta for x in model.parameters() if id(x) in others):  # of as many rows as a table by chance
+                model = None
+        if model is None:
+            model = super().build_model(cfg, from_checkpoint)
+            tables = self.adopt(model)
+        if from_checkpoint:  # to decode with: what its training did with the tables is over
+            return model
+        if self.cfg.freeze_word_tables:
+            freeze(model, tables)
+        if self.cfg.tau:
+            unigram = str(self.cfg.proposal) == "unigram"
+            self.pages = PageTurner(tables, self.cfg.tau, self.cfg.source_tau, self.tgt_dict.nspecial, unigram)
+        return model
+
+    def adopt(self, model) -> Optional[Tables]:
+        """Put word tables into a model. One that has no place for them stays as it is, if no option needs them."""
+        needs = {"--tau": self.cfg.tau, "--freeze-word-tables": self.cfg.freeze_word_tables}
+        try:
+            return adopt_model(model)
+        except UserError as error:
+            self._without_tables = str(error)
+            for flag in (flag for flag, given in needs.items() if given):
+                raise UserError(f"{flag}: {error}") from None
+            return None
+
+    def build_criterion(self, cfg, *args):
+        criterion = super().build_criterion(cfg, *args)
+        own = cfg._name == "partition_cross_entropy"
+        if self.cfg.tau and not own:
+            raise UserError(f"--tau needs --criterion partition_cross_entropy, not {cfg._name}")
+        if str(self.cfg.validation_vocab) == "candidates" and not own:
+            raise UserError("--validation-vocab candidates needs --criterion partition_cross_entropy")
+        if own and self._without_tables:  # the criterion finds out by itself too, but not before the data are read
+            raise UserError(f"--criterion partition_cross_entropy: {self._without_tables}")
+        return criterion
+
+    @classmethod
+    def load_dictionary(cls, filename):
+        return load_dictionary(filename, OpenDictionary)
+
+    def load_dataset(self, split, epoch=1, combine=False, **kwargs):
+        if split not in self.datasets:  # all shards, before any is trained
+            for folder in utils.split_paths(self.cfg.data):
+                check_subset(folder, split)
+        with reading(split):
+            super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        if split != self.cfg.train_subset:
+            self.decoding.follow_subset(split, self.datasets[split])
+            return
+        if self.cfg.hide_rare_words:
+            self.datasets[split] = HidingDataset(self.datasets[split], self.hidden_words)
+            self.datasets[split].set_epoch(epoch)
+        if self.cfg.sort_window > 0 and not self.cfg.tau:
+            self.datasets[split] = LookAheadDataset(self.datasets[split], self.cfg.sort_window)
+
+    @cached_property
+    def hidden_words(self) -> HiddenWords:
+        return hidden_words(
+            self.cfg.hide_rare_words, self.src_dict, self.tgt_dict, self.decoding.lexicon, self.cfg.seed
+        )
+
+    def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_invalid_inputs=False):
+        try:
+            return super().filter_indices_by_size(indices, dataset, max_positions, ignore_invalid_inputs)
+        except Exception as error:  # upstream raises a bare Exception with a helpful text
+            raise UserError(str(error)) from None
+
+    def get_batch_iterator(self, dataset, *args, **options):
+        training = self.cfg.tau and dataset is self.datasets.get(self.cfg.train_subset)
+        make = self.iterate_partitions if training else super().get_batch_iterator
+        try:
+            return make(dataset, *args, **options)
+        except AssertionError as error:  # upstream's answer to a sentence that fills more than a batch
+            raise UserError(f"{error}: raise it, or leave such sentences out with --max-source-positions") from None
+
+    def iterate_partitions(
+        self,
+        dataset,
+        max_tokens=None,
+        max_sentences=None,
+        max_positions=None,
+        ignore_invalid_inputs=False,
+        required_batch_size_multiple=1,
+        seed=1,
+        num_shards=1,
+        shard_id=0,
+        num_workers=0,
+        epoch=1,
+        data_buffer_size=0,
+        skip_remainder_batch=False,
+        **unused,
+    ) -> PartitionedIterator:
+        """fairseq's `get_batch_iterator`, with partitions kept together. Only the latest iterator is remembered."""
+        kept, self._iterator = self._iterator, None
+        if kept is None or kept.dataset.dataset is not dataset or not kept.dataset.every_epoch:
+            if kept is not None:
+                kept.close()
+            sides = sentences(dataset.tgt), sentences(dataset.src)
+            parts = in_partitions(dataset, *sides, self.cfg, self.tgt_dict.nspecial, seed, epoch, num_shards)
+            indices = parts.ordered_indices()
+            if max_positions is not None:
+                indices = self.filter_indices_by_size(indices, parts, max_positions, ignore_invalid_inputs)
+            kept = PartitionedIterator(
+                parts,
+                parts.collater,
+                parts.batch_by_size(
+                    indices,
+                    max_tokens=max_tokens,
+                    max_sentences=max_sentences,
+                    required_batch_size_multiple=required_batch_size_multiple,
+                ),
+                seed=seed,
+                num_shards=num_shards,
+                shard_id=shard_id,
+                num_workers=num_workers,
+                epoch=epoch,
+                buffer_size=data_buffer_size,
+                skip_remainder_batch=skip_remainder_batch,
+                reuse_dataloader=True,
+            )
+        self._iterator = kept
+        self.pages.follow(kept.dataset.plan, kept.dataset.targets)
+        return kept
+
+    def build_generator(self, models, args, *others, **kwargs):
+        if self.decoding.rule != "none":
+            keep_attention(models)
+        generator = super().build_generator(models, args, *others, **kwargs)
+        return self.decoding.wrap(generator, models, args, kwargs.get("prefix_allowed_tokens_fn"))
+
+    def candidate_lists(self, sample):
+        """For validation: how many words are on every list, and the other words of each sentence."""
+        return self.decoding.lists_of_batch(sample)
+
+    def get_interactive_tokens_and_lengths(self, lines, encode_fn):
+        lines = self.decoding.read_lines(lines, encode_fn, self.cfg.max_source_positions - 1)
+        return super().get_interactive_tokens_and_lengths(lines, lambda line: line)
+
+    def build_dataset_for_inference(self, *args, **kwargs):
+        dataset = super().build_dataset_for_inference(*args, **kwargs)
+        self.decoding.follow_input(dataset)
+        return dataset
+
+    def inference_step(self, generator, models, sample, *args, **kwargs):
+        search = lambda sample: super(LargeVocabulary, self).inference_step(generator, models, sample, *args, **kwargs)
+        return self.decoding.step(generator, sample, search)
+
+    def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False, **kwargs):
+        if self.cfg.freeze_word_tables and update_num == 0 and not self._warned:
+            self._warned = True
+            logger.warning("word vectors are frozen at the first update: was there no checkpoint to start from?")
+        filler = sample.get("filler", False)
+        if self.pages is not None and not ignore_grad:
+            metrics.log_start_time("swap", priority=900, round=2)
+            self.pages.turn_to(sample["partition"])
+            metrics.log_stop_time("swap")
+            # counted as lv-partition does: from 1, words without special symbols
+            metrics.log_scalar("partition", sample["partition"] + 1, weight=0, priority=910, round=0)
+            words = len(self.pages.plan.target_words[sample["partition"]]) - self.tgt_dict.nspecial
+            metrics.log_scalar("partition_words", words, weight=0, priority=911, round=0)
+            metrics.log_derived("swap_share", swap_share, priority=912)
+        loss, sample_size, logging_output = super().train_step(
+            sample, model, criterion, optimizer, update_num, ignore_grad or filler, **kwargs
+        )
+        if filler:  # only there to keep the workers together
+            sample_size, logging_output = 0, {name: value * 0 for name, value in logging_output.items()}
+        return loss, sample_size, logging_output
+
+
+def keep_attention(models) -> None:
+    """fairseq's recurrent and convolutional decoders throw it away for decoding unless alignments are printed."""
+    for model in models:
+        if hasattr(model.decoder, "need_attn"):
+            model.decoder.need_attn = True
+
+
+def swap_share(meters) -> float:
+    """Share of the training time that went into turning pages."""
+    wall = meters["train_wall"].sum if "train_wall" in meters else 0
+    return round(meters["swap"].sum / wall, 4) if wall else 0.0

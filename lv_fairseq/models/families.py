@@ -1,0 +1,55 @@
+"""The families of fairseq's encoder-decoders whose words we can page and list: where each keeps them."""
+
+from typing import NamedTuple, Optional
+
+from fairseq.models.fconv import FConvDecoder, FConvEncoder
+from fairseq.models.lstm import LSTMDecoder, LSTMEncoder
+from fairseq.models.transformer import TransformerDecoderBase, TransformerEncoderBase
+from torch import nn
+
+from lv_fairseq.errors import UserError
+from lv_fairseq.rnnsearch.decoder import RNNSearchDecoder
+from lv_fairseq.rnnsearch.encoder import RNNSearchEncoder
+from lv_fairseq.word_tables import Places, ScoringTable, Tables, adopt, tables_of
+
+
+class Family(NamedTuple):
+    encoder: type
+    decoder: type
+    places: Places
+
+
+FAMILIES = (
+    Family(RNNSearchEncoder, RNNSearchDecoder, Places("output_projection")),
+    Family(TransformerEncoderBase, TransformerDecoderBase, Places("output_projection")),  # also BART, mBART, NLLB, M2M
+    Family(LSTMEncoder, LSTMDecoder, Places("fc_out", shares="share_input_output_embed")),
+    Family(FConvEncoder, FConvDecoder, Places("fc3")),
+)
+KNOWN = "rnnsearch, transformer, transformer_align, bart, mbart, lstm and fconv, of any size"
+SCORES_WORDS = ("forward", "extract_features", "output_layer")
+
+
+def family_of(model: nn.Module) -> Optional[Family]:
+    """None if it is not one of those we know; a relative that scores words in a way of its own is not."""
+    encoder, decoder = getattr(model, "encoder", None), getattr(model, "decoder", None)
+    for family in FAMILIES:
+        if isinstance(encoder, family.encoder) and isinstance(decoder, family.decoder):
+            if all(getattr(type(decoder), name) is getattr(family.decoder, name) for name in SCORES_WORDS):
+                return family
+    return None
+
+
+def adopt_model(model: nn.Module) -> Tables:
+    """Put word tables into a model, or say in one line why that cannot be."""
+    family = family_of(model)
+    if family is None:
+        raise UserError(f"it does not know the words of {type(model).__name__}: it works with {KNOWN}")
+    return adopt(model, family.places)
+
+
+def word_tables(model: nn.Module) -> Optional[Tables]:
+    """The word tables of a model, None if it has none."""
+    family = family_of(model)
+    if family is None or not isinstance(getattr(model.decoder, family.places.scores, None), ScoringTable):
+        return None
+    return tables_of(model, family.places)

@@ -1,0 +1,148 @@
+"""The columns of a score matrix whose rows are hypotheses and whose words are those of candidate lists.
+
+A search takes a column for a word. The first columns are words that are on every list, special symbols before all
+others, so that column c is word c for these; where the dictionary is sorted by frequency it is so for all of them, and
+their rows are a slice of the table. The columns after these are other words in each sentence, as many as the longest
+list of the batch has; where a list is shorter, the score is minus infinity.
+"""
+
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lv_fairseq.word_tables.number_spaces import ListColumns, WordNumbers
+
+
+class Columns(NamedTuple):
+    """What the columns of a batch mean."""
+
+    shared_words: Optional[Tensor]  # the first columns: word numbers; None if column c is word c
+    count: int  # how many these are
+    others: Tensor  # sentences x other columns: word numbers, the padding symbol where there is none
+    empty: Tensor  # sentences x other columns: True where there is none
+    beam: int  # hypotheses of a sentence, one after the other
+    one_list: bool  # all sentences have the words of the first
+
+    @property
+    def width(self) -> int:
+        return self.count + self.others.size(1)
+
+    def first_words(self) -> Union[slice, WordNumbers]:
+        return slice(self.count) if self.shared_words is None else self.shared_words
+
+    def kept(self, order: Tensor) -> Optional[Tensor]:
+        """Which sentences the hypotheses ``order`` are of; None if all are still there. Hypotheses change their order
+        within a sentence, and sentences disappear."""
+        sentences = len(order) // self.beam
+        if self.one_list or sentences == len(self.others):
+            return None
+        return order.view(sentences, self.beam)[:, 0].div(self.beam, rounding_mode="floor")
+
+    def of_sentence(self, sentence: int) -> "Columns":
+        part = slice(0, 1) if self.one_list else slice(sentence, sentence + 1)
+        return self._replace(others=self.others[part], empty=self.empty[part])
+
+    def words(self, columns: ListColumns) -> WordNumbers:
+        """Columns (hypotheses x length) to word numbers."""
+        if not self.others.size(1):
+            return columns if self.shared_words is None else self.shared_words[columns]
+        first = columns.clamp(max=self.count - 1)
+        first = first if self.shared_words is None else self.shared_words[first]
+        others = self.others.expand(len(columns) // self.beam, -1).repeat_interleave(self.beam, dim=0)
+        return torch.where(columns < self.count, first, others.gather(1, (columns - self.count).clamp(min=0)))
+
+    def of_words(self, words: WordNumbers) -> ListColumns:
+        """Word numbers (sentences x length), all of them on the lists, to columns."""
+        first = words
+        if self.shared_words is not None:
+            first = places_in(self.shared_words.expand(len(words), -1), words, self.count)
+        if not self.others.size(1):
+            return first
+        others = self.others.expand(len(words), -1).masked_fill(self.empty.expand(len(words), -1), -1)
+        return torch.where(first < self.count, first, places_in(others, words, 0) + self.count)
+
+
+def places_in(lists: Tensor, words: Tensor, default: int) -> Tensor:
+    """Where each of the words (sentences x length) stands in the list of its sentence (sentences x list length)."""
+    same = words.unsqueeze(-1).eq(lists.unsqueeze(1))
+    return torch.where(same.any(dim=-1), same.int().argmax(dim=-1), default)
+
+
+class Searched:
+    """The columns of the sentences that a search still works on, and the rows of scoring tables that belong to them."""
+
+    def __init__(self, columns: Columns):
+        self.columns = columns
+        self._first: Dict[nn.Module, Tuple] = {}  # table: weight and bias of the first columns
+        self._others: Dict[nn.Module, Tuple] = {}  # table: those of the others (sentences x columns x dim)
+
+    def reorder(self, order: Tensor) -> None:
+        """From now on, scores are of hypotheses ``order``."""
+        kept = self.columns.kept(order)
+        if kept is None:
+            return
+        self.columns = self.columns._replace(others=self.columns.others[kept], empty=self.columns.empty[kept])
+        for table, (weight, bias) in self._others.items():
+            self._others[table] = weight.index_select(0, kept), bias.index_select(0, kept)
+
+    def rows(self, table: nn.Module) -> Tuple[Tuple, Tuple]:
+        """Weight and bias of the first columns and of the others, gathered when they are asked for first."""
+        if table not in self._first:
+            self._first[table] = table.rows(self.columns.first_words())
+            weight, bias = table.rows(self.columns.others)
+            bias = weight.new_zeros(self.columns.others.shape) if bias is None else bias
+            self._others[table] = weight, bias.masked_fill(self.columns.empty, float("-inf"))
+        return self._first[table], self._others[table]
+
+
+def linear_over(searched: Searched, table: nn.Module, features: Tensor) -> Tensor:
+    """Features (hypotheses x length x dim) to scores of a table (hypotheses x length x columns)."""
+    first, (weight, bias) = searched.rows(table)
+    columns = searched.columns
+    if not columns.others.size(1):
+        return torch.nn.functional.linear(features, *first)
+    flat = features.reshape(-1, features.size(-1))
+    scores = flat.new_empty(len(flat), columns.width)
+    write_linear(scores[:, : columns.count], flat, *first)
+    if columns.one_list:
+        write_linear(scores[:, columns.count :], flat, weight[0], bias[0])
+    else:
+        by_sentence = flat.view(len(weight), -1, flat.size(-1))  # hypotheses of a sentence stand together
+        others = torch.baddbmm(bias.unsqueeze(1), by_sentence, weight.transpose(1, 2))
+        scores[:, columns.count :] = others.view(len(flat), -1)
+    return scores.view(*features.shape[:-1], -1)
+
+
+def write_linear(out: Tensor, features: Tensor, weight: Tensor, bias: Optional[Tensor]) -> None:
+    """out := features weight^T + bias, without a copy of that size."""
+    if bias is None:
+        torch.mm(features, weight.t(), out=out)
+    else:
+        torch.addmm(bias, features, weight.t(), out=out)
+
+
+def columns_of(
+    first: Union[int, np.ndarray],
+    others: Sequence[np.ndarray],
+    pad: int,
+    beam: int,
+    device: torch.device,
+    one_list: bool = False,
+) -> Columns:
+    """The columns for the lists of a batch.
+
+    Args:
+        first: words that are on every list; a number stands for all words below it
+        others: the other words of each list; of one if it is shared
+    """
+    width = max(map(len, others))
+    words = np.full((len(others), width), -1, dtype=np.int64)
+    for row, numbers in zip(words, others):
+        row[: len(numbers)] = numbers
+    empty = torch.from_numpy(words < 0).to(device)
+    others = torch.from_numpy(words).to(device).masked_fill(empty, pad)
+    if isinstance(first, int):
+        return Columns(None, first, others, empty, beam, one_list)
+    return Columns(torch.from_numpy(first).to(device), len(first), others, empty, beam, one_list)
