@@ -232,7 +232,7 @@ def test_a_longer_list_holds_all_words_of_the_shorter_one(data, lexicon, tmp_pat
     for some, more in zip(lists, lists[1:]):
         assert [len(one) < len(other) for one, other in zip(some, more)] == again
         for one, other in zip(some, more):
-            assert one.common <= other.common and all(word in other for word in one.others)
+            assert len(one.lists.common) <= len(other.lists.common) and all(word in other for word in one.others)
 
 
 def test_a_dictionary_that_grows_does_not_change_a_search(data, drawn, lexicon):

@@ -35,14 +35,15 @@ def adopt(model: nn.Module, places: Places) -> Tables:
             raise UserError(f"word tables take the place of plain embeddings, not {kind}: leave out --adaptive-input")
     if getattr(decoder, "adaptive_softmax", None) is not None:
         raise UserError("word tables take the place of an adaptive softmax: leave out --adaptive-softmax-cutoff")
-    linear, saved = getattr(decoder, places.scores, None), True
-    if linear is None and places.shares is not None and getattr(decoder, places.shares):
-        linear, saved = scoring_with(decoder.embed_tokens), False
+    linear = getattr(decoder, places.scores, None)
+    shares = linear is None and places.shares is not None and getattr(decoder, places.shares)
+    if shares:
+        linear = scoring_with(decoder.embed_tokens)
         setattr(decoder, places.shares, False)
     if type(linear) is not nn.Linear:
         raise UserError(f"the decoder scores words with {type(linear).__name__}, where word tables know nn.Linear only")
     encoder.embed_tokens, decoder.embed_tokens = ReadingTable(encoder.embed_tokens), ReadingTable(decoder.embed_tokens)
-    setattr(decoder, places.scores, ScoringTable(linear, saved))
+    setattr(decoder, places.scores, ScoringTable(linear, read_with=decoder.embed_tokens if shares else None))
     return tables_of(model, places)
 
 
@@ -76,4 +77,6 @@ class WithoutTables(TorchFunctionMode):
             shape = args[0] if isinstance(args[0], (tuple, list, torch.Size)) else args
             if shape and shape[0] in self.sizes:
                 kwargs = {**kwargs, "device": "meta"}
+        if function is torch.Tensor.cpu and args[0].is_meta:  # BART draws its values there
+            return args[0]
         return function(*args, **kwargs)

@@ -88,10 +88,13 @@ class HostRows:
 
     The full rows are neither parameter nor buffer of a module: nobody moves, halves, clips or averages them. They
     travel along with the parameter as ``parameter.host``.
+
+    Args:
+        spare: what fills rows of the page that hold no word
     """
 
-    def __init__(self, parameter: nn.Parameter, page: Page):
-        self.parameter, self.page = parameter, page
+    def __init__(self, parameter: nn.Parameter, page: Page, spare: float = 0.0):
+        self.parameter, self.page, self.spare = parameter, page, spare
         self.full = parameter.data  # words x ...
         self.statistics: Statistics = {}  # the optimiser's, for all words; filled as they appear
         self.optimizer_state: Callable[[], Dict] = dict  # gives the optimiser's state of this parameter
@@ -102,7 +105,7 @@ class HostRows:
     def resize(self, rows: int) -> None:
         for name, tensor in self.page_statistics():
             self.optimizer_state()[name] = tensor.new_zeros(rows, *tensor.shape[1:])
-        self.parameter.data = self.parameter.data.new_zeros(rows, *self.full.shape[1:])
+        self.parameter.data = self.parameter.data.new_full((rows, *self.full.shape[1:]), self.spare)
         self.parameter.grad = None
 
     def page_statistics(self) -> Iterator:
@@ -122,7 +125,7 @@ class HostRows:
                 scatter(self.statistics[name], words, tensor)
 
     def take_out(self, words: Tensor) -> None:
-        gather(self.full, words, self.parameter.data)
+        gather(self.full, words, self.parameter.data, self.spare)
         for name, tensor in self.page_statistics():
             if name in self.statistics:
                 gather(self.statistics[name], words, tensor)
@@ -132,7 +135,7 @@ class HostRows:
     def load(self, full: Tensor) -> None:
         """Replace the values of all words."""
         self.full.copy_(full)
-        gather(self.full, self.page.words, self.parameter.data)
+        gather(self.full, self.page.words, self.parameter.data, self.spare)
 
 
 def has_rows_of(value, parameter: Tensor) -> bool:
@@ -150,10 +153,10 @@ def scatter(full: Tensor, words: Tensor, rows: Tensor) -> None:
     full.index_copy_(0, words, rows[: len(words)].to(full))
 
 
-def gather(full: Tensor, words: Tensor, rows: Tensor) -> None:
-    """The first rows of a page := host rows of ``words``; the others := 0."""
+def gather(full: Tensor, words: Tensor, rows: Tensor, spare: float = 0.0) -> None:
+    """The first rows of a page := host rows of ``words``; the others := ``spare``."""
     taken = full.index_select(0, words)
     if rows.is_cuda:
         taken = taken.pin_memory()
     rows[: len(words)].copy_(taken, non_blocking=True)
-    rows[len(words) :].zero_()
+    rows[len(words) :].fill_(spare)

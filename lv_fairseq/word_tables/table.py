@@ -32,9 +32,9 @@ class WordTable(nn.Module):
     def put_on(self, page: Page) -> None:
         """Move all rows to host memory and keep only those of the page as parameters."""
         self.page = page
-        for parameter in self.parameters():
+        for name, parameter in self.named_parameters():
             if not hasattr(parameter, "host"):
-                HostRows(parameter, page)
+                HostRows(parameter, page, spare=float(name == "weight_v"))  # a direction has some length
 
     def _whole(self, name: str) -> Optional[Tensor]:
         """All rows of a parameter."""
@@ -101,12 +101,13 @@ class ScoringTable(WordTable):
 
     Args:
         linear: also one whose rows are normalised (``nn.utils.weight_norm``): length and direction are two parameters
-        saved: False if a checkpoint does not name this table, whose vectors are then saved where they are read
+        read_with: the table that words are read with, if a checkpoint names their vectors there only
     """
 
-    def __init__(self, linear: nn.Linear, saved: bool = True):
+    def __init__(self, linear: nn.Linear, read_with: Optional[ReadingTable] = None):
         super().__init__(linear.out_features)
-        self.in_features, self.out_features, self.saved = linear.in_features, linear.out_features, saved
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self._read_with = [] if read_with is None else [read_with]  # in a list: it is no part of this module
         self._weight_names = ("weight_v", "weight_g") if "weight_g" in linear._parameters else ("weight",)
         for name, parameter in linear._parameters.items():  # in the order that an optimiser knows
             self.register_parameter(name, parameter)
@@ -172,11 +173,13 @@ class ScoringTable(WordTable):
         return combined(*map(some, names)), None if self.bias is None else some("bias")
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
-        if self.saved:
+        if not self._read_with:
             super()._save_to_state_dict(destination, prefix, keep_vars)
 
     def _load_from_state_dict(self, *args):
-        if self.saved:
+        if self._read_with:
+            self.weight = self._read_with[0].weight  # which has been loaded, maybe as another parameter
+        else:
             super()._load_from_state_dict(*args)
 
 
