@@ -5,14 +5,12 @@ from argparse import Namespace
 import numpy as np
 import pytest
 import torch
-from conftest import dictionary
 from fairseq import checkpoint_utils, utils
 from fairseq.models import FairseqDecoder, FairseqLanguageModel
 from fairseq.token_generation_constraints import pack_constraints
 from networks import word_for_word
 
 from lv_fairseq import UserError
-from lv_fairseq.candidates import CandidateLists
 from lv_fairseq.generation.columns import columns_of
 from lv_fairseq.lexicon import Lexicon
 from lv_fairseq.lexicon.entries import Entries
@@ -306,15 +304,3 @@ def test_columns_and_words_are_each_others_inverse():
         assert torch.isinf(scores[row, 0, len(expected) :]).all()
     left = columns.with_rows([table]).reorder(torch.tensor([5, 4]))
     torch.testing.assert_close(left.project(0, features[[5, 4]]), scores[[5, 4]])
-
-
-def test_reasons_name_frequency_and_lexicon():
-    target = dictionary(30)
-    entries = Entries()
-    entries.add([b"a", b"a", b"b"], [b"word3", b"word9", b"word12"], np.array([-1.0, -2.0, -1.0]))
-    lists = CandidateLists(target, 5, Lexicon.of(entries, {}), 1)
-    assert lists.others(["a", "c"]).tolist() == [] and lists.others(["b"]).tolist() == [16]
-    assert "translation 2 of 'a'" in lists.reason(target.index("word9"), ["a", "b"])
-    assert "number 10 by frequency, K = 5" in lists.reason(target.index("word9"), ["a"])
-    assert "no translation" in lists.reason(target.index("word20"), ["a", "b"])
-    assert lists.longer().others(["a"]).tolist() == [] and lists.longer().common == 14

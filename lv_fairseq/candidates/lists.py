@@ -1,7 +1,7 @@
 """From source words to target word numbers."""
 
 import copy
-from typing import Iterable, Optional, Sequence
+from typing import Dict, Iterable, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -10,55 +10,104 @@ from lv_fairseq.fingerprint import fingerprint
 from lv_fairseq.lexicon import Lexicon
 from lv_fairseq.lexicon.lexicon import phrases
 
+NONE = np.zeros(0, dtype=np.int64)
+
 
 class CandidateLists:
     """For a sentence the K most frequent target words, and at most K' translations of each of its source words.
 
-    fairseq sorts a dictionary by frequency, after the special symbols: every word with a number below `common` is on
-    every list, and a list is told by its other words alone.
+    Most of a list is the same for every sentence (`common`) and is put together once; a sentence has few words beyond
+    it (`others`). Where the K most frequent words are the first ones of the dictionary, which fairseq sorts by
+    frequency, `common` is 0, 1, 2, ...: a model's rows of these words are a slice. So that it stays one, words of
+    ``always`` with higher numbers are then among the others of every sentence.
 
     Args:
         dictionary: the target dictionary
-        frequent: K
+        frequent: K; more than there are means all words
         lexicon: translations of source words
         per_word: K'
+        always: words that are on every list beside the special symbols, such as language tokens
+        ranking: the numbers of all words but special symbols, the most frequent first (default: the dictionary's order)
+        source_words: whether words of the sentence that are target words too join its list
+
+    Attributes:
+        words: size of the vocabulary as the model has it: fairseq adds words when it scores translations
+        common: words on every list, each once: special symbols, at the places of their numbers, then ``always``, then
+            the most frequent ones
+        prefix: whether `common` is 0, 1, 2, ...
+        whole: whether every list holds all words
     """
 
-    def __init__(self, dictionary, frequent: int, lexicon: Optional[Lexicon] = None, per_word: int = 0):
-        self.dictionary, self.lexicon = dictionary, lexicon
-        self.frequent, self.per_word = frequent, per_word
-        self.words = len(dictionary)  # as the model has them: fairseq adds others when it scores translations
-        self._numbers = np.zeros(0, dtype=np.int64)  # of the lexicon's target words in the dictionary
+    def __init__(
+        self,
+        dictionary,
+        frequent: int,
+        lexicon: Optional[Lexicon] = None,
+        per_word: int = 0,
+        always: Sequence[int] = (),
+        ranking: Optional[np.ndarray] = None,
+        source_words: bool = False,
+    ):
+        self.dictionary, self.lexicon, self.source_words = dictionary, lexicon, source_words
+        self.words, special = len(dictionary), dictionary.nspecial
+        self._ranking = np.arange(special, self.words) if ranking is None else ranking
+        self._rank = np.full(self.words, -1)  # by frequency, from 0; -1 for what is on every list whatever K is
+        self._rank[self._ranking] = np.arange(len(self._ranking))
+        if len(self._ranking) != self.words - special or (self._rank[special:] < 0).any():
+            raise ValueError("a ranking has every word of the dictionary once, and no special symbol")
+        self._always = np.array([word for word in dict.fromkeys(always) if word >= special], dtype=np.int64)
+        self._rank[self._always] = -1
+        self._numbers = NONE  # of the lexicon's target words in the dictionary
         if lexicon is not None and per_word:
             words = lexicon.target_words
             self._numbers = np.fromiter(map(dictionary.index, words), np.int64, len(words))
+        self._made: Dict[Tuple[int, int], CandidateLists] = {}  # the same with other K and K', each made once
+        self._hold(frequent, per_word)
 
-    @property
-    def common(self) -> int:
-        return min(self.dictionary.nspecial + self.frequent, self.words)
+    def _hold(self, frequent: int, per_word: int) -> None:
+        """Put together what is on every list."""
+        self.frequent, self.per_word = min(frequent, len(self._ranking)), per_word
+        special, best = np.arange(self.dictionary.nspecial), self._ranking[: self.frequent]
+        self.common = np.concatenate([special, self._always, best[~np.isin(best, self._always)]])
+        self._beyond = NONE  # words that are on every list without being common
+        self.prefix = are_first(self.common)
+        if not self.prefix and are_first(np.concatenate([special, best])):
+            self.prefix = True
+            self._beyond = self._always[self._always >= len(special) + len(best)]
+        if self.prefix:
+            self.common = np.arange(len(self.common) - len(self._beyond))
+        self.whole = len(self.common) == self.words
 
-    @property
-    def whole(self) -> bool:
-        """Whether every list holds all words."""
-        return self.common == self.words
+    def _with(self, frequent: int, per_word: int) -> "CandidateLists":
+        if (frequent, per_word) not in self._made:
+            made = self._made[frequent, per_word] = copy.copy(self)
+            made._hold(frequent, per_word)
+        return self._made[frequent, per_word]
 
     def others(self, source_words: Sequence[str]) -> np.ndarray:
         """The words of a sentence's list beyond the common ones: sorted numbers."""
-        if not self.per_word or self.lexicon is None:
-            return np.zeros(0, dtype=np.int64)
-        numbers = self._numbers[self.lexicon.candidate_numbers(source_words, self.per_word)]
-        return np.unique(numbers[numbers >= self.common])
+        numbers = NONE
+        if self.lexicon is not None and self.per_word:
+            numbers = self._numbers[self.lexicon.candidate_numbers(source_words, self.per_word)]
+        if self.source_words:
+            known = np.fromiter(map(self.dictionary.index, source_words), np.int64, len(source_words))
+            numbers = np.concatenate([numbers, known[known < self.words]])
+        return np.unique(np.concatenate([self._beyond, numbers[self._rank[numbers] >= self.frequent]]))
 
     def longer(self) -> "CandidateLists":
         """Lists with twice the K and twice the K'."""
-        result = copy.copy(self)
-        result.frequent, result.per_word = 2 * self.frequent, 2 * self.per_word
-        return result
+        return self._with(2 * self.frequent, 2 * self.per_word)
+
+    def at_least(self, columns: int) -> "CandidateLists":
+        """Lists with so many more frequent words that at least ``columns`` words are common, or all that there are."""
+        lists, columns = self, min(columns, self.words)
+        while len(lists.common) < columns:  # again if some of the new words were common before
+            lists = self._with(lists.frequent + columns - len(lists.common), self.per_word)
+        return lists
 
     def reason(self, word: int, source_words: Sequence[str]) -> str:
         """Why a word of the dictionary is not on the list of a sentence."""
-        rank = word - self.dictionary.nspecial + 1
-        reason = f"number {rank:,} by frequency, K = {self.frequent:,}"
+        reason = f"number {self._rank[word] + 1:,} by frequency, K = {self.frequent:,}"
         if self.lexicon is None or not self.per_word:
             return reason
         text, best = self.dictionary[word], None
@@ -69,6 +118,11 @@ class CandidateLists:
         if best is None:
             return f"{reason}; no translation of a source word in the lexicon"
         return f"{reason}; translation {best[0] + 1} of {best[1]!r}, K' = {self.per_word}"
+
+
+def are_first(numbers: np.ndarray) -> bool:
+    """Whether distinct numbers are 0, 1, 2, ... in some order."""
+    return int(numbers.max(initial=-1)) == len(numbers) - 1
 
 
 def check_lexicon(lexicon: Lexicon, path: str, source, target) -> None:
