@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lv_fairseq import Lexicon, UserError
 from lv_fairseq.candidates import CandidateLists, ranking_from
+from lv_fairseq.candidates.lists import check_lexicon
 from lv_fairseq.lexicon.entries import Entries
 
 examples = settings(max_examples=200, deadline=None, derandomize=True)
@@ -19,12 +20,12 @@ WORDS = [f"word{i}" for i in range(7)]
 OTHERS = ["x", "y", *SPECIAL, "word99"]  # source words that are no target words, or may look like special symbols
 
 
-def lexicon(translations):
+def lexicon(translations, counts=None):
     entries = Entries()
     for key, words in translations.items():
         scores = -np.arange(1.0, len(words) + 1)
         entries.add([key.encode()] * len(words), [word.encode() for word in words], scores)
-    return Lexicon.of(entries, {})
+    return Lexicon.of(entries, {}, counts)
 
 
 target_words = st.sampled_from(WORDS + SPECIAL + ["outside"])
@@ -246,3 +247,16 @@ def test_what_is_no_file_is_refused_in_a_line(tmp_path):
     for name, said in (("pipe", "not an ordinary file"), ("", "not an ordinary file"), ("nothing", "not there")):
         with pytest.raises(UserError, match=said):
             ranking_from(tmp_path / name, dictionary(16))
+
+
+def test_a_lexicon_need_not_know_what_a_joined_dictionary_has_of_other_languages():
+    """It knows one of the first words of the dictionary, which are of the target language but for the last."""
+    joined = dictionary(16)
+    table = {"word11": ["word1", "word2"], "far": ["word0"], "off": ["outside"]}
+    counts = {b"word1": 9, b"word2": 8, b"outside": 7, b"word0": 5}
+    for known in (None, counts):
+        check_lexicon(lexicon(table, known), "PATH", joined, dictionary(16))
+    with pytest.raises(UserError, match="PATH knows 1 of the 12 most frequent source words"):
+        check_lexicon(lexicon(table, counts), "PATH", joined, dictionary(15))
+    with pytest.raises(UserError, match="of the 2 most frequent target words of the lexicon PATH the dictionary has 0"):
+        check_lexicon(lexicon({"a": ["x", "y"]}, {b"x": 1, b"y": 1}), "PATH", joined, dictionary(16))
