@@ -180,7 +180,7 @@ class LargeVocabulary:
         return self.decoding.wrap(generator, models, args, kwargs.get("prefix_allowed_tokens_fn"))
 
     def candidate_lists(self, sample):
-        """For validation: how many words are on every list, and the other words of each sentence."""
+        """For validation: the words that are on every list, and the other words of each sentence."""
         return self.decoding.lists_of_batch(sample)
 
     def get_interactive_tokens_and_lengths(self, lines, encode_fn):

@@ -10,6 +10,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks.translation import TranslationConfig
 from omegaconf import II
 
+from lv_fairseq.candidates.frequent import need_file
 from lv_fairseq.data_folder import check_shards, languages
 from lv_fairseq.decoding import RULES
 from lv_fairseq.errors import UserError
@@ -63,6 +64,17 @@ class LVTranslationConfig(TranslationConfig):
     candidate_per_word: Optional[int] = _option(
         None,
         "K': and at most K' translations from --lexicon of each source word (default: 10 if K and --lexicon are given)",
+    )
+    frequent_words: Optional[str] = _option(
+        None,
+        "which words are the K most frequent: by the counts of this tokenised target text or of this dictionary with "
+        "counts (each line a word and its count), which is read faster; give it if the dictionary is joined or is not "
+        "sorted by target frequency (default: the order of the target dictionary)",
+    )
+    candidate_source_words: bool = _option(
+        False,
+        "source words that are also in the target dictionary, written alike, join the list: names, numbers, subwords "
+        "of a joined dictionary",
     )
     candidate_scope: ChoiceEnum(["sentence", "batch", "corpus"]) = _option(
         "sentence",
@@ -146,11 +158,19 @@ def check_decoding(cfg: LVTranslationConfig) -> None:
         raise UserError(f"there is no lexicon {cfg.lexicon}: make it with lv-lexicon build")
     if cfg.source_text is not None and not os.path.isfile(cfg.source_text):
         raise UserError(f"there is no text {cfg.source_text} for --source-text")
+    if cfg.frequent_words is not None:
+        if not cfg.candidate_frequent:
+            raise UserError("--frequent-words says which words are the K most frequent: give --candidate-frequent K")
+        need_file(cfg.frequent_words)
     lists = cfg.candidate_frequent or per_word
-    if not lists and (str(cfg.candidate_scope) != "sentence" or cfg.print_candidates):
-        raise UserError(
-            "--candidate-scope and --print-candidates are about candidate lists: give --candidate-frequent K"
-        )
+    about_lists = {
+        "--candidate-scope": str(cfg.candidate_scope) != "sentence",
+        "--candidate-source-words": cfg.candidate_source_words,
+        "--print-candidates": cfg.print_candidates,
+    }
+    for flag, given in about_lists.items():
+        if given and not lists:
+            raise UserError(f"{flag} is about candidate lists: give --candidate-frequent K")
     if str(cfg.candidate_scope) == "corpus" and "fairseq_cli.interactive" in sys.modules:
         raise UserError(
             "--candidate-scope corpus needs the whole input at once, which fairseq-interactive does not have: take "

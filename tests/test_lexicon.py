@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 from aligned_text import PYTHON
 from conftest import BIN, PATIENCE, ROOT, run
+from fairseq.data import Dictionary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lv_fairseq import Lexicon, UserError
 from lv_fairseq.alignment import write_corpus
+from lv_fairseq.candidates import CandidateLists, ranking_from
 from lv_fairseq.errors import UnusableFileError
 from lv_fairseq.fingerprint import dictionary_words, fingerprint
 from lv_fairseq.lexicon import formats
@@ -556,6 +558,37 @@ def test_coverage_equals_counting_by_hand(tmp_path):
     text = run("lv-lexicon", "coverage", tmp_path / "lexicon", *files, *grid, "--target-dict", tmp_path / "dict").stdout
     inside = sum(int(word[1:]) < 5 for reference in references for word in reference)
     assert float(text.splitlines()[6].split()[-2]) == pytest.approx(100 * inside / sum(map(len, references)), abs=0.006)
+
+
+@pytest.mark.parametrize("source_words", [False, True])
+def test_coverage_is_that_of_the_lists_that_decoding_makes(tmp_path, capsys, source_words):
+    """With a joined dictionary, where frequent is what the target text counts."""
+    chance = np.random.default_rng(3)
+    table = {f"s{i}": {f"t{chance.integers(9)}": 0.5, "name1": 0.3} for i in range(6)}
+    lexicon_of(table).save(tmp_path / "lexicon")
+    words = [f"{kind}{i}" for i in range(9) for kind in ("s", "t", "name")]
+    sources = [chance.choice(["s1", "s2", "s5", "name3", "name4", "t1"], 5).tolist() for _ in range(20)]
+    references = [chance.choice(words, 4).tolist() for _ in range(20)]
+    counted = chance.choice([word for word in words if word[0] != "s"], 50).tolist()
+    for name, lines in (
+        ("src", sources),
+        ("tgt", references),
+        ("text", [counted]),
+        ("dict", [[w, "1"] for w in words]),
+    ):
+        (tmp_path / name).write_text("".join(" ".join(line) + "\n" for line in lines))
+    flags = ["--source", "src", "--target", "tgt", "--target-dict", "dict", "--frequent-words", "text"]
+    flags = [flag if flag.startswith("--") else str(tmp_path / flag) for flag in flags]
+    flags += ["--frequent", "5", "--per-word", "1"] + ["--source-words"] * source_words
+    main(["coverage", str(tmp_path / "lexicon"), *flags])
+    rows = [line.replace("%", "").split() for line in capsys.readouterr().out.splitlines()]
+    dictionary = Dictionary.load(str(tmp_path / "dict"))
+    ranking = ranking_from(tmp_path / "text", dictionary)
+    lists = CandidateLists(dictionary, 5, lexicon_of(table), 1, ranking=ranking, source_words=source_words)
+    held = [{*lists.common.tolist(), *lists.others(source).tolist()} for source in sources]
+    share = np.mean([dictionary.index(word) in words for words, line in zip(held, references) for word in line])
+    assert float(rows[4][1]) == pytest.approx(100 * share, abs=0.006)
+    assert float(rows[8][1]) == pytest.approx(np.mean([len(words) - 4 for words in held]), abs=0.51)
 
 
 def test_a_dictionary_has_the_same_fingerprint_as_in_a_model(data):

@@ -4,7 +4,7 @@ import os
 import re
 from itertools import islice
 from pathlib import Path
-from typing import Dict, Union
+from typing import Callable, Dict, Union
 
 import numpy as np
 
@@ -17,26 +17,31 @@ ENTRY = re.compile(rb"(\S+) (\d{1,15})( #fairseq:overwrite)?\s*")
 
 
 def ranking_from(path: Union[str, Path], dictionary) -> np.ndarray:
-    """The numbers of a dictionary's words without special symbols, the most frequent first; equally frequent ones,
-    such as those that never occur, in the order of the dictionary.
+    """The numbers of a target dictionary's words without special symbols, the most frequent first."""
+    return most_frequent(path, dictionary.index, range(dictionary.nspecial, len(dictionary)))
+
+
+def most_frequent(path: Union[str, Path], number_of: Callable[[str], int], numbers: range) -> np.ndarray:
+    """Word numbers, the most frequent first; equally frequent ones, such as those that never occur, in their order.
 
     Args:
-        path: a file that `counts_of` reads; its words outside the dictionary count for nothing
-        dictionary: the target dictionary
+        path: a file that `counts_of` reads
+        number_of: the number of a word; words whose numbers are not among ``numbers`` count for nothing
+        numbers: of the vocabulary
     """
     counted = counts_of(path)
-    numbers = np.fromiter(map(dictionary.index, counted), np.int64, len(counted))
+    places = np.fromiter(map(number_of, counted), np.int64, len(counted)) - numbers.start
     counts = np.fromiter(counted.values(), np.int64, len(counted))
-    known = numbers >= dictionary.nspecial
+    known = (places >= 0) & (places < len(numbers))
     share = counts[known].sum(dtype=np.float64) / counts.sum(dtype=np.float64)
     if share < 0.5:
         raise UserError(
             f"only {100 * share:.1f} % of the words counted in {path} are in the target dictionary: is it in another "
             "language, or in other tokens?"
         )
-    of_words = np.zeros(len(dictionary), dtype=np.int64)
-    of_words[numbers[known]] = counts[known]
-    return dictionary.nspecial + np.argsort(-of_words[dictionary.nspecial :], kind="stable")
+    of_places = np.zeros(len(numbers), dtype=np.int64)
+    of_places[places[known]] = counts[known]
+    return numbers.start + np.argsort(-of_places, kind="stable")
 
 
 def counts_of(path: Union[str, Path]) -> Dict[str, int]:

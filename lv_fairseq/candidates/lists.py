@@ -11,6 +11,7 @@ from lv_fairseq.lexicon import Lexicon
 from lv_fairseq.lexicon.lexicon import phrases
 
 NONE = np.zeros(0, dtype=np.int64)
+LOOKED_AT = 1000  # words that tell whether a lexicon is of the model's language
 
 
 class CandidateLists:
@@ -56,7 +57,7 @@ class CandidateLists:
         if len(self._ranking) != self.words - special or (self._rank[special:] < 0).any():
             raise ValueError("a ranking has every word of the dictionary once, and no special symbol")
         self._always = np.array([word for word in dict.fromkeys(always) if word >= special], dtype=np.int64)
-        pass
+        self._rank[self._always] = -1
         self._numbers = NONE  # of the lexicon's target words in the dictionary
         if lexicon is not None and per_word:
             words = lexicon.target_words
@@ -95,7 +96,7 @@ class CandidateLists:
         return np.unique(np.concatenate([self._beyond, numbers[self._rank[numbers] >= self.frequent]]))
 
     def beyond_common(self, words: np.ndarray) -> np.ndarray:
-        """Those of some words that are not on every list as common ones."""
+        """Those of some words that are not among the common ones."""
         return words[words >= len(self.common) if self.prefix else self._rank[words] >= self.frequent]
 
     def longer(self) -> "CandidateLists":
@@ -142,15 +143,18 @@ def check_lexicon(lexicon: Lexicon, path: str, source, target) -> None:
                 f"the lexicon {path} was made for another {side} dictionary: make one with lv-lexicon build "
                 f"--{side}-dict of this data, or name another one with --lexicon"
             )
-    frequent = source.symbols[source.nspecial : source.nspecial + 1000]
-    known = int(np.count_nonzero(lexicon.find(frequent) >= 0))
+    if source != target:
+        frequent = source.symbols[source.nspecial : source.nspecial + LOOKED_AT]
+        known = int(np.count_nonzero(lexicon.find(frequent) >= 0))
+        said = f"the lexicon {path} knows {known:,} of the {len(frequent):,} most frequent source words"
+    else:  # a joined dictionary begins with words of both languages, or of many: ask for those of the lexicon
+        frequent = lexicon.target_words[:LOOKED_AT] if lexicon.by_frequency else []
+        known = sum(word in target for word in frequent)
+        said = f"of the {len(frequent):,} most frequent target words of the lexicon {path} the dictionary has {known:,}"
     if 2 * known < len(frequent):
-        raise UserError(
-            f"the lexicon {path} knows {known:,} of the {len(frequent):,} most frequent source words: was it made from "
-            "text in another language, or with other tokens?"
-        )
+        raise UserError(f"{said}: was it made from text in another language, or with other tokens?")
 
 
 def union(lists: Iterable[np.ndarray]) -> np.ndarray:
     """All words that are on any of the lists: sorted numbers."""
-    return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *lists]))
+    return np.unique(np.concatenate([NONE, *lists]))

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Dict, List
 
+import numpy as np
 import torch
 from fairseq import metrics, utils
 from fairseq.criterions import FairseqCriterion, register_criterion
@@ -83,7 +84,8 @@ class PartitionCrossEntropy(FairseqCriterion):
 
     def over_lists(self, features, sample, table):
         """Each sentence over its own candidate list."""
-        common, others = self.task.candidate_lists(sample)
+        lists, others = self.task.candidate_lists(sample)
+        common = len(lists.common) if lists.prefix else torch.from_numpy(np.sort(lists.common)).to(features.device)
         words = sample["target"].ne(self.padding_idx)
         return listed_cross_entropy(
             [sentence[kept] for sentence, kept in zip(features, words)],

@@ -10,7 +10,7 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tokenizer import tokenize_line
 
-from lv_fairseq.candidates import CandidateLists
+from lv_fairseq.candidates import CandidateLists, ranking_from
 from lv_fairseq.candidates.lists import check_lexicon, union
 from lv_fairseq.decoding.search import Candidates, ListedSearch
 from lv_fairseq.decoding.source_text import SourceWords, WithWords, read_text, word_places, words_of_batch
@@ -62,7 +62,9 @@ class Decoding:
             raise UserError(f"--candidate-frequent {frequent} is more than the {words} words of the target dictionary")
         if per_word is None:
             per_word = 0 if self.lexicon is None else DEFAULT_PER_WORD
-        return CandidateLists(self.target, frequent, self.lexicon, per_word)
+        ranking = None if self.cfg.frequent_words is None else ranking_from(self.cfg.frequent_words, self.target)
+        own = {"ranking": ranking, "source_words": self.cfg.candidate_source_words}
+        return CandidateLists(self.target, frequent, self.lexicon, per_word, **own)
 
     def wrap(self, generator, models: Sequence, args, prefix_function: Optional[Callable] = None):
         """A generator that a task has built, with what the options ask for: candidate lists, another mean.
@@ -203,9 +205,9 @@ class Decoding:
         if self.statistics.sentences:
             print(self.statistics.summary(), file=sys.stderr)
 
-    def lists_of_batch(self, sample: Dict) -> Tuple[int, List[np.ndarray]]:
-        """How many words are on every list, and the other words of each sentence of a batch."""
-        return self.lists.common, [self.lists.others(words) for words in self.words_of(sample)]
+    def lists_of_batch(self, sample: Dict) -> Tuple[CandidateLists, List[np.ndarray]]:
+        """What knows the words that are on every list, and the other words of each sentence of a batch."""
+        return self.lists, [self.lists.others(words) for words in self.words_of(sample)]
 
 
 class Typed(NamedTuple):

@@ -48,7 +48,7 @@ class ListedSearch:
         tables: of its models
         lists: makes candidate lists; None: fairseq's search as it is, over all words
         scope: who shares a list: "sentence", "batch" or "corpus"
-        corpus: for "corpus", gives the words of its list beyond the common ones; is asked once for each K'
+        corpus: for "corpus", gives the words of its list beyond the common ones; is asked once for each K and K'
         retries: how often a sentence of which no hypothesis ends by itself is decoded again, with longer lists
         mean: how an ensemble takes the mean
         statistics: counts what was done
@@ -69,8 +69,7 @@ class ListedSearch:
         self.scope, self.retries = scope, retries
         self._corpus, self._corpus_words = corpus, {}
         self.statistics = statistics or Statistics()
-        # fairseq's search wants more columns than twice the beam
-        self.lists = lists and lists.at_least(2 * generator.beam_size + lists.dictionary.nspecial)
+        self.lists = lists
         generator.model = ListedEnsemble(generator.model, mean)
         if generator.lm_model is not None:
             generator.lm_model = ListedLanguageModel(generator.lm_model, generator.model)
@@ -95,7 +94,9 @@ class ListedSearch:
         for attempt in range(1 + self.retries):
             self.statistics.expanded += len(again) if attempt == 1 else 0
             start = time.perf_counter()
-            candidates = self._candidates(lists, source_words, named)
+            # fairseq's search wants more columns than twice the beam
+            wide = lists.at_least(2 * self.beam_size + lists.dictionary.nspecial)
+            candidates = self._candidates(wide, source_words, named)
             self.statistics.list_seconds += time.perf_counter() - start
             rows = torch.tensor(again, device=sample["net_input"]["src_tokens"].device)
             part = sample if len(again) == len(result) else part_of(sample, rows)
@@ -132,9 +133,9 @@ class ListedSearch:
         if self.scope == "batch":
             shared = union([*map(lists.others, source_words), *named])
         else:
-            if lists.per_word not in self._corpus_words:
-                self._corpus_words[lists.per_word] = self._corpus(lists)
-            shared = union([self._corpus_words[lists.per_word], *named])
+            if lists not in self._corpus_words:
+                self._corpus_words[lists] = self._corpus(lists)
+            shared = union([self._corpus_words[lists], *named])
         return [Candidates(lists, lists.beyond_common(shared))] * len(source_words)
 
     def _search(self, candidates: List[Candidates], sample: Dict, prefix_tokens, constraints, bos_token) -> List:

@@ -9,6 +9,7 @@ from typing import Callable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from lv_fairseq.candidates.frequent import most_frequent
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import open_text
 from lv_fairseq.fingerprint import SPECIALS, dictionary_words
@@ -170,6 +171,14 @@ def coverage_flags(add: Add) -> None:
         help="fairseq's dictionary of the model: its most frequent words, and no word outside it (default: the words "
         "of the text that the lexicon was built from)",
     )
+    add(
+        "--frequent-words",
+        type=Path,
+        metavar="FILE",
+        help="which words are the K most frequent: a tokenised target text or a dictionary with counts, as for "
+        "decoding (default: the order of the dictionary)",
+    )
+    add("--source-words", action="store_true", help="lists as --candidate-source-words makes them")
 
 
 def build_command(args: argparse.Namespace) -> None:
@@ -275,12 +284,17 @@ def coverage_command(args: argparse.Namespace) -> None:
         raise UserError(f"{args.lexicon} does not know which words are frequent: name a dictionary with --target-dict")
     number_of = {word: number for number, word in enumerate(words)}
     outside = len(words)
+    if args.frequent_words is not None:
+        order = most_frequent(args.frequent_words, lambda word: number_of.get(word, outside), range(outside))
+        number_of = {words[number]: place for place, number in enumerate(order.tolist())}
     numbers_of_targets = np.array([number_of.get(word, outside) for word in lexicon.target_words], dtype=np.int64)
     coverage = Coverage(lexicon, numbers_of_targets, outside, args.frequent, args.per_word)
     with stage("counting", args.source.stat().st_size, "B") as progress:
         for source, target, size in parallel_lines(args.source, args.target):
             reference = np.array([number_of.get(word, outside) for word in target.split()], dtype=np.int64)
-            coverage.add(source.split(), reference)
+            source_words = source.split()
+            joining = [number_of[word] for word in source_words if word in number_of] if args.source_words else []
+            coverage.add(source_words, reference, joining)
             progress(size)
     if not coverage.tokens:
         raise UserError(f"{args.target} holds no words")

@@ -38,9 +38,10 @@ class Coverage:
         self.held = np.zeros((len(self.frequent), len(self.per_word)), dtype=np.int64)
         self.sizes = np.zeros_like(self.held)
 
-    def add(self, source_words: List[str], reference: np.ndarray) -> None:
-        """One more sentence: its source words, and its reference words as numbers by frequency."""
-        targets, ranks = self.translations(source_words)
+    def add(self, source_words: List[str], reference: np.ndarray, joining: Sequence[int] = ()) -> None:
+        """One more sentence: its source words, and as numbers by frequency its reference words and words that join its
+        list whatever K and K' are."""
+        targets, ranks = self.translations(source_words, joining)
         places = np.searchsorted(targets, reference)
         places[places == len(targets)] = 0
         rank = np.full(len(reference), FAR)
@@ -54,14 +55,16 @@ class Coverage:
         self.sentences += 1
         self.tokens += len(reference)
 
-    def translations(self, source_words: List[str]) -> Tuple[np.ndarray, np.ndarray]:
-        """Numbers of the words that the lexicon gives for a sentence, sorted, and the best rank of each, from 0."""
+    def translations(self, source_words: List[str], joining: Sequence[int]) -> Tuple[np.ndarray, np.ndarray]:
+        """Numbers of the words that the lexicon gives for a sentence, sorted, and the best rank of each, from 0; -1 for
+        those that join its list in any case."""
         lexicon = self.lexicon
         keys = lexicon.find(phrases(source_words, lexicon.longest_key))
         owner, entries = lexicon.entries_of(keys, max(self.per_word))
         always = lexicon.entries_of(lexicon.find([""]))[1]
         numbers = self.target_numbers[lexicon.targets[np.r_[entries, always]]]
-        ranks = np.r_[entries - lexicon.starts[keys[owner]], np.full(len(always), -1)]
+        numbers = np.r_[numbers, np.array(joining, dtype=np.int64)]
+        ranks = np.r_[entries - lexicon.starts[keys[owner]], np.full(len(always) + len(joining), -1)]
         order = np.lexsort((ranks, numbers))
         numbers, ranks = numbers[order], ranks[order]
         first = np.ones(len(numbers), dtype=bool)

@@ -13,7 +13,7 @@ Rows = Callable[[Union[slice, Tensor]], Tuple[Tensor, Optional[Tensor]]]
 def listed_cross_entropy(
     features: Sequence[Tensor],
     targets: Sequence[Tensor],
-    common: int,
+    common: Union[int, Tensor],
     others: Sequence[Tensor],
     rows: Rows,
     unknown: int,
@@ -26,23 +26,32 @@ def listed_cross_entropy(
     Args:
         features: of each sentence, tokens x dim
         targets: of each sentence, the numbers of the right words (tokens)
-        common: words with a smaller number are on every list
+        common: words that are on every list, sorted; a number stands for all words below it
         others: of each sentence, the other words of its list, sorted
         rows: gives weight and bias of words, by slice or by numbers
-        unknown: number of the unknown word
+        unknown: number of the unknown word: a special symbol, whose place among the common words is its number
         smoothing: fairseq's label smoothing, over the list
     """
     loss, nll, outside = (features[0].new_zeros(()) for _ in range(3))
-    common_rows = rows(slice(common))
+    common_rows = rows(slice(common) if isinstance(common, int) else common)
+    count = common if isinstance(common, int) else len(common)
     for sentence, right, words in zip(features, targets, others):
         scores = torch.cat([F.linear(sentence, *common_rows), F.linear(sentence, *rows(words))], dim=-1)
         log_probs = F.log_softmax(scores, dim=-1, dtype=torch.float32)
-        places = torch.searchsorted(words, right).clamp(max=max(len(words) - 1, 0))
-        listed = words[places] == right if len(words) else torch.zeros_like(right, dtype=torch.bool)
-        column = torch.where(right < common, right, torch.where(listed, common + places, unknown))
-        outside += ((right >= common) & ~listed).sum()
-        right_nll = -log_probs.gather(1, column.unsqueeze(1)).sum()
+        first = right if isinstance(common, int) else places_in(common, right, count)
+        column = torch.where(first < count, first, count + places_in(words, right, len(words)))
+        missing = column == count + len(words)
+        outside += missing.sum()
+        right_nll = -log_probs.gather(1, torch.where(missing, unknown, column).unsqueeze(1)).sum()
         eps = smoothing / max(log_probs.size(1) - 1, 1)
         loss += (1 - smoothing - eps) * right_nll - eps * log_probs.sum() if smoothing else right_nll
         nll += right_nll
     return loss, nll, outside
+
+
+def places_in(words: Tensor, wanted: Tensor, missing: int) -> Tensor:
+    """Where each wanted word stands among sorted ones, ``missing`` for one that is not there."""
+    if not len(words):
+        return torch.full_like(wanted, missing)
+    places = torch.searchsorted(words, wanted).clamp(max=len(words) - 1)
+    return torch.where(words[places] == wanted, places, missing)
