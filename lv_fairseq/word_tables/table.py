@@ -185,7 +185,7 @@ class ScoringTable(WordTable):
 
 def combined(direction: Tensor, length: Optional[Tensor] = None) -> Tensor:
     """Rows (... x dim) of a direction each, and of a length (... x 1) if lengths are parameters of their own."""
-    if length is None:
+    if length is None or not direction.numel():  # torch divides by the number of rows
         return direction
     flat = torch._weight_norm(direction.reshape(-1, direction.size(-1)), length.reshape(-1, 1), 0)  # as torch computes
     return flat.view_as(direction)
