@@ -28,6 +28,11 @@ from lv_fairseq.models.rnnsearch import RNNSearchConfig, RNNSearchModel
 
 lv_fairseq.register()
 
+# under nohup, or behind a shell's &, these are ignored, also by the commands that tests send them to
+for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
+
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 PATIENCE = 300  # seconds to wait for a process: on a busy machine it takes long to import torch
