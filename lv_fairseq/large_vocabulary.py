@@ -2,7 +2,7 @@
 replacement of unknown words. It connects the rooms of this package, and holds no algorithm."""
 
 import logging
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Optional
 
 from fairseq import metrics, utils
@@ -18,7 +18,7 @@ from lv_fairseq.models.families import adopt_model
 from lv_fairseq.page_turner import PageTurner
 from lv_fairseq.partitions.sentences import sentences
 from lv_fairseq.task_config import check
-from lv_fairseq.word_tables import Tables, WithoutTables, freeze
+from lv_fairseq.word_tables import Tables, freeze, to_be_loaded
 
 logger = logging.getLogger(__name__)
 
@@ -43,19 +43,11 @@ class LargeVocabulary:
         self._iterator: Optional[PartitionedIterator] = None  # over the training data, of this epoch or of all
 
     def build_model(self, cfg, from_checkpoint=False):
-        model = None
-        if from_checkpoint:  # word tables that are about to be loaded need no memory and no initial values
-            with WithoutTables(len(self.source_dictionary), len(self.target_dictionary)):
-                model = super().build_model(cfg, from_checkpoint)
-            tables = self.adopt(model)
-            others = {id(x) for x in model.parameters()} - {id(x) for table in tables or () for x in table.parameters()}
-            if any(x.is_meta for x in model.parameters() if id(x) in others):  # of as many rows as a table by chance
-                model = None
-        if model is None:
-            model = super().build_model(cfg, from_checkpoint)
-            tables = self.adopt(model)
+        build = partial(super().build_model, cfg, from_checkpoint)
         if from_checkpoint:  # to decode with: what its training did with the tables is over
-            return model
+            return to_be_loaded(build, self.adopt, len(self.source_dictionary), len(self.target_dictionary))
+        model = build()
+        tables = self.adopt(model)
         if self.cfg.freeze_word_tables:
             freeze(model, tables)
         if self.cfg.tau:

@@ -1,6 +1,6 @@
 """Word vectors: how words enter a model and how they leave it, and the pages of them that train."""
 
-from lv_fairseq.word_tables.adopt import Places, WithoutTables, adopt, tables_of
+from lv_fairseq.word_tables.adopt import Places, adopt, tables_of, to_be_loaded
 from lv_fairseq.word_tables.freezing import freeze
 from lv_fairseq.word_tables.late_rows import correct_late_rows
 from lv_fairseq.word_tables.optimizer_rows import carry_rows
@@ -13,11 +13,11 @@ __all__ = [
     "ReadingTable",
     "ScoringTable",
     "Tables",
-    "WithoutTables",
     "adopt",
     "carry_rows",
     "correct_late_rows",
     "freeze",
     "searching",
     "tables_of",
+    "to_be_loaded",
 ]

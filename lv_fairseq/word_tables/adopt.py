@@ -1,7 +1,8 @@
 """Puts word tables into a model, in the place of its own."""
 
+import itertools
 from dataclasses import dataclass
-from typing import Optional
+from typing import Callable, Optional
 
 import torch
 from torch import nn
@@ -43,13 +44,17 @@ def adopt(model: nn.Module, places: Places) -> Tables:
     if type(linear) is not nn.Linear:
         raise UserError(f"the decoder scores words with {type(linear).__name__}, where word tables know nn.Linear only")
     encoder.embed_tokens, decoder.embed_tokens = ReadingTable(encoder.embed_tokens), ReadingTable(decoder.embed_tokens)
-    setattr(decoder, places.scores, ScoringTable(linear, read_with=decoder.embed_tokens if shares else None))
-    return tables_of(model, places)
+    output = ScoringTable(linear, read_with=decoder.embed_tokens if shares else None)
+    setattr(decoder, places.scores, output)
+    return Tables(encoder.embed_tokens, decoder.embed_tokens, output)
 
 
-def tables_of(model: nn.Module, places: Places) -> Tables:
-    """The word tables of a model that has been adopted."""
-    return Tables(model.encoder.embed_tokens, model.decoder.embed_tokens, getattr(model.decoder, places.scores))
+def tables_of(model: nn.Module, places: Places) -> Optional[Tables]:
+    """The word tables of a model, None if it has not been adopted."""
+    output = getattr(model.decoder, places.scores, None)
+    if not isinstance(output, ScoringTable):
+        return None
+    return Tables(model.encoder.embed_tokens, model.decoder.embed_tokens, output)
 
 
 def scoring_with(embedding: nn.Embedding) -> nn.Linear:
@@ -60,12 +65,28 @@ def scoring_with(embedding: nn.Embedding) -> nn.Linear:
     return linear
 
 
-class WithoutTables(TorchFunctionMode):
-    """Inside, a model is built whose word tables have no memory and no values: they are about to be loaded.
+def to_be_loaded(
+    build: Callable[[], nn.Module], adopt: Callable[[nn.Module], Optional[Tables]], *sizes: int
+) -> nn.Module:
+    """A model whose word tables need no memory and no values of their own, since they are about to be loaded.
 
     Args:
-        sizes: of vocabularies: parameters of so many rows are word tables
+        build: makes the model
+        adopt: gives it word tables, or None
+        sizes: of vocabularies
     """
+    with _WithoutTables(*sizes):
+        model = build()
+    ours = {id(parameter) for table in adopt(model) or () for parameter in table.parameters()}
+    everything = itertools.chain(model.parameters(), model.buffers())
+    if any(tensor.is_meta and id(tensor) not in ours for tensor in everything):  # it has as many rows by chance
+        model = build()
+        adopt(model)
+    return model
+
+
+class _WithoutTables(TorchFunctionMode):
+    """Inside, what has as many rows as a vocabulary gets no memory."""
 
     def __init__(self, *sizes: int):
         super().__init__()
