@@ -66,6 +66,7 @@ def test_what_fairseq_asserts_about_flags_is_told_in_one_line(drawn, data, tmp_p
     decoding = (data, *PLUGIN, "--path", drawn / "one.pt")
     refuses(run("fairseq-validate", *decoding, check=False), "--max-tokens or --batch-size")
     refuses(run("fairseq-generate", data, *PLUGIN, check=False), "--path required")
+    refuses(train(data, tmp_path, *SMALL, "--max-tokens", 1000, check=False), "--optimizer is required")
     refuses(run("fairseq-interactive", *decoding, "--batch-size", 3, check=False), "larger than --buffer-size")
 
 

@@ -29,7 +29,7 @@ def show_every_flag_in_help() -> None:
 
 
 def name_wrong_flags() -> None:
-    """Let a command end with the line that fairseq asserts about flags (``--sampling requires --nbest to be ...``), or
+    """Let a command end with the line that fairseq has about flags (``--sampling requires --nbest to be ...``), or
     that numpy says about a seed, without a stack trace."""
     show = sys.excepthook
 
@@ -48,6 +48,8 @@ def wrong_flags(error: BaseException) -> Optional[str]:
     """What an exception says about flags, None if it is about something else."""
     if isinstance(error, AssertionError) and "--" in str(error):
         return " ".join(str(error).split())
+    if isinstance(error, ValueError) and str(error).endswith(" is required!"):  # of a registry, such as optimizer
+        return f"--{error}"
     if isinstance(error, ValueError) and str(error).startswith("Seed must be between"):
         return f"--seed: {error}, also after fairseq has added the number of the epoch"
     return None
