@@ -63,6 +63,7 @@ def serve(connection: socket.socket) -> list[str]:
             os.chdir(request["cwd"])
             os.environ.clear()
             os.environ.update(request["env"])
+            tempfile.tempdir = None  # to be asked for again
             signal.signal(signal.SIGINT, signal.default_int_handler)
             logging.root.handlers.clear()  # what an import has put there
             for stream in (sys.stdin, sys.stdout, sys.stderr):  # as conftest.run asks for

@@ -4,11 +4,12 @@ import shutil
 
 import fairseq.options
 import pytest
-from conftest import ADAM, PLUGIN, SMALL, generate_here, run, train
+from conftest import ADAM, PLUGIN, SMALL, generate_here, run, run_code, train
 from fairseq import tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from lv_fairseq import UserError
+from lv_fairseq.fairseq_patches.commands import open_input
 
 
 def refuses(result, *words):
@@ -53,6 +54,33 @@ def test_a_mistake_ends_training_in_one_line_before_anything_is_written(data, tm
     result = train(data, tmp_path, *SMALL, *ADAM, "--share-all-embeddings", check=False)
     refuses(result, "--joined-dictionary")
     assert not list(tmp_path.glob("*.pt"))
+
+
+@pytest.mark.parametrize("seed", [2**40, 2**32 - 1, -1])  # fairseq adds 1 in its first epoch
+def test_a_seed_that_numpy_does_not_take(data, tmp_path, seed):
+    result = train(data, tmp_path, *SMALL, *ADAM, "--max-update", 1, f"--seed={seed}", check=False)
+    refuses(result, "--seed", "between 0 and 2**32 - 1")
+
+
+def test_what_fairseq_asserts_about_flags_is_told_in_one_line(drawn, data, tmp_path):
+    decoding = (data, *PLUGIN, "--path", drawn / "one.pt")
+    refuses(run("fairseq-validate", *decoding, check=False), "--max-tokens or --batch-size")
+    refuses(run("fairseq-generate", data, *PLUGIN, check=False), "--path required")
+    refuses(train(data, tmp_path, *SMALL, "--max-tokens", 1000, check=False), "--optimizer is required")
+    refuses(run("fairseq-interactive", *decoding, "--batch-size", 3, check=False), "larger than --buffer-size")
+
+
+def test_an_input_that_cannot_be_read(drawn, data, tmp_path):
+    command = ("fairseq-interactive", data, *PLUGIN, "--path", drawn / "one.pt", "--input")
+    refuses(run(*command, tmp_path / "missing", check=False), f"--input {tmp_path / 'missing'}", "No such file")
+    with pytest.raises(UserError, match="directory"):
+        open_input(str(tmp_path), "r")
+
+
+def test_a_mistake_in_somebodys_program_is_shown_whole(tmp_path):
+    register = "import lv_fairseq; lv_fairseq.register(); "
+    for mistake in ("assert False, '--flag is mine'", "import numpy; numpy.random.seed(-1)"):
+        assert "Traceback" in run_code(register + mistake, tmp_path).stderr
 
 
 def test_a_data_folder_that_is_missing_or_incomplete(data, tmp_path):

@@ -2,6 +2,8 @@
 
 import json
 import re
+import tempfile
+from pathlib import Path
 
 import networks
 import pytest
@@ -32,6 +34,14 @@ def test_validate_agrees_with_training(trained, data):
     result = run(*command, "--valid-subset", "valid", "--max-tokens", 1000, "--log-format", "json")
     report = json.loads(re.search(r"\{\".*\}", result.stdout + result.stderr).group(0))
     assert float(report["valid_loss"]) == pytest.approx(losses(trained[1])[-1], abs=0.002)
+
+
+def test_commands_leave_no_temporary_folders(data, tmp_path, monkeypatch):
+    with tempfile.TemporaryDirectory() as folder:  # of a short name, since sockets are made there
+        monkeypatch.setenv("TMPDIR", folder)
+        train(data, tmp_path, *SMALL, *ADAM, "--max-update", 2, "--no-epoch-checkpoints")  # in the middle of an epoch
+        run("fairseq-validate", data, *PLUGIN, "--path", tmp_path / "checkpoint_last.pt", "--max-tokens", 1000)
+        assert not list(Path(folder).glob("pymp-*"))  # of Python's multiprocessing, by those who read data
 
 
 def test_a_trained_model_translates(trained, data):

@@ -31,6 +31,11 @@ def test_a_program_translates_and_words_outside_the_dictionary_are_copied(names)
     assert [copy.decode(hypotheses[0]["tokens"]) for hypotheses in copy.generate(numbers)][:3] == plain[:3]
 
 
+def test_a_line_that_is_too_long_is_refused_and_not_left_out(names):
+    with pytest.raises(UserError, match="Size of sample #1 is invalid"):
+        load(names, max_source_positions=6).translate(["s1 s2", "s1 " * 6])
+
+
 @pytest.mark.parametrize("scope", ["sentence", "batch", "corpus"])
 def test_with_candidate_lists_and_a_lexicon_too(names, scope):
     options = dict(candidate_frequent=1, candidate_per_word=1, candidate_scope=scope, lexicon=str(names / "lexicon"))

@@ -109,3 +109,24 @@ def test_the_audit_names_each_advisory(pip_audit):
 def test_the_audit_does_not_take_no_answer_for_no_advisories(pip_audit):
     with pytest.raises(OSError, match="^no route to host$"):
         AUDIT["advisories"](pip_audit("echo no route to host >&2; exit 1"))
+
+
+@pytest.mark.parametrize(
+    "shell, installed, code",
+    [
+        ('echo \'{"dependencies": []}\' > "$out"', {}, 0),
+        ("exit 1", {}, 2),  # not a word
+        ("echo no route to host >&2; exit 1", {}, 2),
+        ("echo no route to host >&2; exit 1", {"left-pad": "1.0"}, 1),
+        (None, {}, 0),
+        (None, {"left-pad": "1.0"}, 1),
+    ],
+)
+def test_the_audit_succeeds_only_if_all_that_was_to_be_known_is_good(
+    pip_audit, monkeypatch, capsys, shell, installed, code
+):
+    monkeypatch.setitem(AUDIT["main"].__globals__, "installed", lambda: installed)
+    with pytest.raises(SystemExit) as end:
+        AUDIT["main"](*([] if shell is None else [pip_audit(shell)]))
+    assert (end.value.code or 0) == code
+    assert ("Nothing is known about advisories" in capsys.readouterr().err) == ("exit 1" in (shell or ""))

@@ -8,6 +8,7 @@ import numpy as np
 from fairseq.data.iterators import EpochBatchIterator
 
 from lv_fairseq.batching.partitioned import PartitionedDataset
+from lv_fairseq.fairseq_patches.readers import end_readers
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +35,7 @@ class PartitionedIterator(EpochBatchIterator):
         Both would happen when nobody holds the iterator any more. But functions that have ended do, in circles of
         references that exceptions of omegaconf leave behind, until Python collects them by itself, maybe epochs later.
         """
-        running = getattr(self.dataloader, "_iterator", None)  # torch has no other way to say it
-        if running is not None:
-            running._shutdown_workers()
+        end_readers(self)
         gc.collect()
 
     def state_dict(self) -> Dict:

@@ -3,7 +3,7 @@
 from functools import cache
 
 from lv_fairseq.errors import show_in_one_line
-from lv_fairseq.fairseq_patches import checkpoints, commands, settings, training
+from lv_fairseq.fairseq_patches import checkpoints, commands, readers, settings, training
 from lv_fairseq.fairseq_patches.training import meet_every_optimizer
 
 __all__ = ["apply", "meet_every_optimizer"]
@@ -14,9 +14,11 @@ def apply() -> None:
     """All that needs nothing else of this package, once."""
     show_in_one_line()
     commands.show_every_flag_in_help()
+    commands.name_wrong_flags()
     commands.answer_every_line()
     checkpoints.load_safely()
     checkpoints.name_unusable_files()
     checkpoints.write_whole()
     settings.run_no_code()
     training.keep_every_sentence()
+    readers.let_readers_end()

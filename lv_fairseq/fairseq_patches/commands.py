@@ -1,10 +1,13 @@
-"""fairseq's commands: their help, and what fairseq-interactive reads."""
+"""fairseq's commands: their help, what they say of wrong flags, and what fairseq-interactive reads."""
 
 import argparse
 import fileinput
 import os
 import sys
-from functools import partial
+import traceback
+from typing import Optional
+
+from lv_fairseq.errors import UserError
 
 
 def show_every_flag_in_help() -> None:
@@ -25,12 +28,47 @@ def show_every_flag_in_help() -> None:
     argparse._HelpAction.__call__ = show_the_second_time
 
 
+def name_wrong_flags() -> None:
+    """Let a command end with the line that fairseq has about flags (``--sampling requires --nbest to be ...``), or
+    that numpy says about a seed, without a stack trace."""
+    show = sys.excepthook
+
+    def show_line(kind, error, trace):
+        modules = {frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in traceback.walk_tb(trace)}
+        line = wrong_flags(error) if "fairseq_cli" in modules else None  # and not in somebody's program
+        if line is None:
+            show(kind, error, trace)
+        else:
+            print(line, file=sys.stderr)
+
+    sys.excepthook = show_line
+
+
+def wrong_flags(error: BaseException) -> Optional[str]:
+    """What an exception says about flags, None if it is about something else."""
+    if isinstance(error, AssertionError) and "--" in str(error):
+        return " ".join(str(error).split())
+    if isinstance(error, ValueError) and str(error).endswith(" is required!"):  # of a registry, such as optimizer
+        return f"--{error}"
+    if isinstance(error, ValueError) and str(error).startswith("Seed must be between"):
+        return f"--seed: {error}, also after fairseq has added the number of the epoch"
+    return None
+
+
 def answer_every_line() -> None:
     """Let fairseq-interactive read whatever comes: a byte that is not UTF-8 would end it, a lone CR make two lines, a
-    byte order mark belong to the first word, and without a standard input it would not even start."""
+    byte order mark belong to the first word, a file that is missing show a stack trace, and without a standard input
+    it would not even start."""
     if "fairseq_cli.interactive" in sys.modules:
-        fileinput.hook_encoded = lambda _: partial(open, encoding="utf-8-sig", errors="replace", newline="\n")
+        fileinput.hook_encoded = lambda _: open_input
         if sys.stdin is None:
             sys.stdin = open(os.devnull)
         if hasattr(sys.stdin, "reconfigure"):  # not what a notebook, say, puts there
             sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="\n")
+
+
+def open_input(path: str, mode: str):
+    try:
+        return open(path, mode, encoding="utf-8-sig", errors="replace", newline="\n")
+    except OSError as error:
+        raise UserError(f"cannot read --input {path}: {error.strerror}") from None
