@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from lv_fairseq import Lexicon, UserError
 from lv_fairseq.alignment import write_corpus
 from lv_fairseq.candidates import CandidateLists, ranking_from
+from lv_fairseq.commands.lexicon import main
 from lv_fairseq.errors import UnusableFileError
 from lv_fairseq.fingerprint import dictionary_words, fingerprint
 from lv_fairseq.lexicon import formats
 from lv_fairseq.lexicon.arrays_file import MAGIC, open_arrays, write_arrays
-from lv_fairseq.lexicon.command import main
 from lv_fairseq.lexicon.entries import Entries
 from lv_fairseq.lexicon.word_list import find_hashes, index, pack
 
