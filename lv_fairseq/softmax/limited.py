@@ -11,7 +11,7 @@ Scores of a whole batch (tokens x rows) would fill the memory. Here they exist f
 gradients are therefore computed along with the loss, and the backward pass only multiplies them.
 """
 
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -110,8 +110,7 @@ def _loss_and_gradients(
     in the score of an active row k. What eps brings in needs sums over rows and over tokens, but no scores.
     """
     (tokens, dim), rows = features.shape, len(weight)
-    half = features.dtype in (torch.float16, torch.bfloat16)
-    new = dict(dtype=torch.float32 if half else features.dtype, device=features.device)
+    new = dict(dtype=torch.float32 if is_half(features) else features.dtype, device=features.device)
     if chunk is None:
         chunk = max(1, CHUNK_BYTES // (rows * new["dtype"].itemsize))
     weight = weight.to(features.dtype)
@@ -128,9 +127,46 @@ def _loss_and_gradients(
     d_features = torch.zeros(tokens, dim, **new) if wanted[0] else None
     d_weight = torch.zeros(rows, dim, **new) if wanted[1] else None
     d_bias = torch.zeros(rows, **new) if wanted[2] else None
-    nll, normalisers = torch.zeros((), **new), torch.zeros((), **new)
-    memory = torch.empty(2, min(chunk, tokens), rows, **new)
-    ones = torch.ones(memory.size(1), **new)
+    gradients = [d_features, d_weight, d_bias]
+    nll, normalisers = _add_gradients(features, weight, shift, targets, right, chunk, gradients)
+
+    loss = nll.clone()
+    if smoothing:
+        weight_sum, feature_sum = torch.mv(weight.t().to(**new), used), features.sum(dim=0, dtype=new["dtype"])
+        all_scores = weight_sum.dot(feature_sum) + tokens * shift.masked_fill(used == 0, 0.0).sum()
+        loss = right * nll + eps * (count * normalisers - all_scores)
+        if d_features is not None:
+            d_features -= eps * weight_sum
+        if d_weight is not None:
+            d_weight.addr_(-eps * used, feature_sum)
+        if d_bias is not None:
+            d_bias -= tokens * eps * used
+    return loss, nll, gradients
+
+
+def _add_gradients(
+    features: Tensor,
+    weight: Tensor,
+    shift: Tensor,
+    targets: Tensor,
+    right: Union[float, Tensor],
+    chunk: int,
+    gradients: Sequence[Optional[Tensor]],
+) -> Tuple[Tensor, Tensor]:
+    """Adds to the gradients that are not None what p_k - right [k is right] brings, a chunk of tokens at a time.
+
+    Args:
+        shift: rows: bias and offset
+        right: what the right word's score gets; 1 without smoothing
+        gradients: in features, weight and bias
+
+    Returns: the negative log-likelihood and the logarithms of the normalisers, each summed over tokens.
+    """
+    d_features, d_weight, d_bias = gradients
+    half, tokens = is_half(features), len(features)
+    nll, normalisers = shift.new_zeros(()), shift.new_zeros(())
+    memory = shift.new_empty(2, min(chunk, tokens), len(weight))
+    ones = shift.new_ones(memory.size(1))
     for first in range(0, tokens, chunk):
         part = slice(first, first + chunk)
         phi, y = features[part], targets[part].unsqueeze(1)
@@ -139,31 +175,23 @@ def _loss_and_gradients(
         normaliser = log_normaliser(scores, p)
         normalisers += normaliser.sum()
         nll += (normaliser - scores.gather(1, y).squeeze(1)).sum()
-        if not any(wanted):
+        if all(gradient is None for gradient in gradients):
             continue
         d_scores = p.scatter_(1, y, p.gather(1, y) - right)
-        if wanted[2]:
+        if d_bias is not None:
             d_bias.addmv_(d_scores.t(), ones[: len(phi)])
         if half:
             d_scores, phi = (d_scores * GRADIENT_SCALE).to(phi.dtype), phi / FEATURE_SCALE
-        if wanted[0]:
+        if d_features is not None:
             add_product(d_features[part], d_scores, weight)
-        if wanted[1]:
+        if d_weight is not None:
             add_product(d_weight, d_scores.t(), phi)
-    if half and wanted[0]:
+    if half and d_features is not None:
         d_features /= GRADIENT_SCALE
-    if half and wanted[1]:
+    if half and d_weight is not None:
         d_weight /= GRADIENT_SCALE / FEATURE_SCALE
+    return nll, normalisers
 
-    loss = nll.clone()
-    if smoothing:
-        weight_sum, feature_sum = torch.mv(weight.t().to(**new), used), features.sum(dim=0, dtype=new["dtype"])
-        all_scores = weight_sum.dot(feature_sum) + tokens * shift.masked_fill(used == 0, 0.0).sum()
-        loss = right * nll + eps * (count * normalisers - all_scores)
-        if wanted[0]:
-            d_features -= eps * weight_sum
-        if wanted[1]:
-            d_weight.addr_(-eps * used, feature_sum)
-        if wanted[2]:
-            d_bias -= tokens * eps * used
-    return loss, nll, [d_features, d_weight, d_bias]
+
+def is_half(x: Tensor) -> bool:
+    return x.dtype in (torch.float16, torch.bfloat16)
