@@ -28,20 +28,16 @@ def adopt(model: nn.Module, places: Places) -> Tables:
     """Replace the word tables of an encoder-decoder in place. Names, values, ties and order of its parameters stay."""
     encoder, decoder = model.encoder, model.decoder
     for side in (encoder, decoder):
-        if getattr(side, "quant_noise", None) is not None:
-            raise UserError("word tables cannot have quantisation noise: leave out --quant-noise-pq")
         if type(side.embed_tokens) is not nn.Embedding:
             kind = type(side.embed_tokens).__name__
-            raise UserError(f"word tables take the place of plain embeddings, not {kind}: leave out --adaptive-input")
-    if getattr(decoder, "adaptive_softmax", None) is not None:
-        raise UserError("word tables take the place of an adaptive softmax: leave out --adaptive-softmax-cutoff")
+            raise UserError(f"the model reads words with {kind}, where word tables know nn.Embedding only")
     linear = getattr(decoder, places.scores, None)
     shares = linear is None and places.shares is not None and getattr(decoder, places.shares)
     if shares:
         linear = scoring_with(decoder.embed_tokens)
         setattr(decoder, places.shares, False)
     if type(linear) is not nn.Linear:
-        raise UserError(f"the decoder scores words with {type(linear).__name__}, where word tables know nn.Linear only")
+        raise UserError(f"the model scores words with {type(linear).__name__}, where word tables know nn.Linear only")
     encoder.embed_tokens, decoder.embed_tokens = ReadingTable(encoder.embed_tokens), ReadingTable(decoder.embed_tokens)
     setattr(decoder, places.scores, ScoringTable(linear, read_with=decoder.embed_tokens if shares else None))
     return tables_of(model, places)
