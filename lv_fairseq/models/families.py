@@ -45,18 +45,18 @@ def adopt_model(model: nn.Module) -> Tables:
     family = family_of(model)
     if family is None:
         raise UserError(f"it does not know the words of {type(model).__name__}: it works with {KNOWN}")
-    refuse_special_tables(model.encoder, model.decoder)
+    refuse_special_tables(model)
     return adopt(model, family.places)
 
 
-def refuse_special_tables(encoder: nn.Module, decoder: nn.Module) -> None:
+def refuse_special_tables(model: nn.Module) -> None:
     """What flags of fairseq put in the place of plain tables of words."""
-    for side in (encoder, decoder):
+    for side in (model.encoder, model.decoder):
         if getattr(side, "quant_noise", None) is not None:
             raise UserError("word tables cannot have quantisation noise: leave out --quant-noise-pq")
         if isinstance(side.embed_tokens, AdaptiveInput):
             raise UserError("word tables take the place of an adaptive input: leave out --adaptive-input")
-    if getattr(decoder, "adaptive_softmax", None) is not None:
+    if getattr(model.decoder, "adaptive_softmax", None) is not None:
         raise UserError("word tables take the place of an adaptive softmax: leave out --adaptive-softmax-cutoff")
 
 

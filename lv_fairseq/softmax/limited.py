@@ -11,7 +11,7 @@ Scores of a whole batch (tokens x rows) would fill the memory. Here they exist f
 gradients are therefore computed along with the loss, and the backward pass only multiplies them.
 """
 
-from typing import List, Optional, Sequence, Tuple, Union
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -89,6 +89,60 @@ def add_product(total: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return total.addmm_(a, b) if total.dtype == a.dtype else total.add_(torch.mm(a, b))
 
 
+class _Smoothing(NamedTuple):
+    """fairseq's label smoothing over A active rows. With eps = smoothing / (A - 1) the smoothed loss is
+
+        (1 - A eps) nll - eps sum_k log p_k,   with the gradient   p_k - eps - (1 - A eps) [k is right]
+
+    in the score of an active row k. What eps brings in needs sums over rows and over tokens, but no scores.
+    """
+
+    used: Tensor  # rows: 1 for an active row, 0 for a spare one
+    count: Tensor  # A
+    eps: Tensor
+    right: Tensor  # 1 - A eps
+
+    @classmethod
+    def of(cls, smoothing: float, rows: int, offset: Optional[Tensor], active: Optional[int], new: Dict):
+        used = torch.ones(rows, **new) if offset is None else (offset > float("-inf")).to(**new)
+        count = used.sum() if active is None else torch.full((), active, **new)
+        eps = smoothing / (count - 1).clamp_(min=1)
+        return cls(used, count, eps, 1 - count * eps)
+
+    def loss(self, features, weight, shift, nll, normalisers, gradients: List[Optional[Tensor]]) -> Tensor:
+        """The smoothed loss; what eps brings into the gradients is added to them.
+
+        Args:
+            shift: rows: added to every score of a row
+            nll, normalisers: summed over tokens
+        """
+        d_features, d_weight, d_bias = gradients
+        dtype = shift.dtype
+        weight_sum, feature_sum = torch.mv(weight.t().to(dtype), self.used), features.sum(dim=0, dtype=dtype)
+        all_scores = weight_sum.dot(feature_sum) + len(features) * shift.masked_fill(self.used == 0, 0.0).sum()
+        if d_features is not None:
+            d_features -= self.eps * weight_sum
+        if d_weight is not None:
+            d_weight.addr_(-self.eps * self.used, feature_sum)
+        if d_bias is not None:
+            d_bias -= len(features) * self.eps * self.used
+        return self.right * nll + self.eps * (self.count * normalisers - all_scores)
+
+
+def _add_gradients(d_scores: Tensor, phi: Tensor, weight: Tensor, gradients: Sequence[Optional[Tensor]]) -> None:
+    """Add what the scores of a chunk of tokens (tokens x rows) bring to the gradients in its features, in weight and in
+    bias; in half precision, the first two `GRADIENT_SCALE` and `GRADIENT_SCALE` / `FEATURE_SCALE` times as large."""
+    d_phi, d_weight, d_bias = gradients
+    if d_bias is not None:
+        d_bias.addmv_(d_scores.t(), torch.ones(len(phi), dtype=d_bias.dtype, device=d_bias.device))
+    if d_scores.dtype != phi.dtype:
+        d_scores, phi = (d_scores * GRADIENT_SCALE).to(phi.dtype), phi / FEATURE_SCALE
+    if d_phi is not None:
+        add_product(d_phi, d_scores, weight)
+    if d_weight is not None:
+        add_product(d_weight, d_scores.t(), phi)
+
+
 @torch.no_grad()
 def _loss_and_gradients(
     features: Tensor,
@@ -101,72 +155,22 @@ def _loss_and_gradients(
     active: Optional[int],
     wanted: Sequence[bool] = (False, False, False),
 ) -> Tuple[Tensor, Tensor, List[Optional[Tensor]]]:
-    """The loss, the negative log-likelihood, and the loss's gradients in features, weight and bias where wanted.
-
-    With A active rows and eps = smoothing / (A - 1), fairseq's smoothed loss is
-
-        (1 - A eps) nll - eps sum_k log p_k,   with the gradient   p_k - eps - (1 - A eps) [k is right]
-
-    in the score of an active row k. What eps brings in needs sums over rows and over tokens, but no scores.
-    """
+    """The loss, the negative log-likelihood, and the loss's gradients in features, weight and bias where wanted."""
     (tokens, dim), rows = features.shape, len(weight)
-    new = dict(dtype=torch.float32 if is_half(features) else features.dtype, device=features.device)
+    half = features.dtype in (torch.float16, torch.bfloat16)
+    new = dict(dtype=torch.float32 if half else features.dtype, device=features.device)
     if chunk is None:
         chunk = max(1, CHUNK_BYTES // (rows * new["dtype"].itemsize))
     weight = weight.to(features.dtype)
     shift = torch.zeros(rows, **new)
     for term in (bias, offset):
         shift = shift if term is None else shift + term.to(**new)
-    eps, right = 0.0, 1.0  # right: 1 - A eps
-    if smoothing:
-        used = torch.ones(rows, **new) if offset is None else (offset > float("-inf")).to(**new)
-        count = used.sum() if active is None else torch.full((), active, **new)
-        eps = smoothing / (count - 1).clamp_(min=1)
-        right = 1 - count * eps
+    smooth = _Smoothing.of(smoothing, rows, offset, active, new) if smoothing else None
 
-    d_features = torch.zeros(tokens, dim, **new) if wanted[0] else None
-    d_weight = torch.zeros(rows, dim, **new) if wanted[1] else None
-    d_bias = torch.zeros(rows, **new) if wanted[2] else None
-    gradients = [d_features, d_weight, d_bias]
-    nll, normalisers = _add_gradients(features, weight, shift, targets, right, chunk, gradients)
-
-    loss = nll.clone()
-    if smoothing:
-        weight_sum, feature_sum = torch.mv(weight.t().to(**new), used), features.sum(dim=0, dtype=new["dtype"])
-        all_scores = weight_sum.dot(feature_sum) + tokens * shift.masked_fill(used == 0, 0.0).sum()
-        loss = right * nll + eps * (count * normalisers - all_scores)
-        if d_features is not None:
-            d_features -= eps * weight_sum
-        if d_weight is not None:
-            d_weight.addr_(-eps * used, feature_sum)
-        if d_bias is not None:
-            d_bias -= tokens * eps * used
-    return loss, nll, gradients
-
-
-def _add_gradients(
-    features: Tensor,
-    weight: Tensor,
-    shift: Tensor,
-    targets: Tensor,
-    right: Union[float, Tensor],
-    chunk: int,
-    gradients: Sequence[Optional[Tensor]],
-) -> Tuple[Tensor, Tensor]:
-    """Adds to the gradients that are not None what p_k - right [k is right] brings, a chunk of tokens at a time.
-
-    Args:
-        shift: rows: bias and offset
-        right: what the right word's score gets; 1 without smoothing
-        gradients: in features, weight and bias
-
-    Returns: the negative log-likelihood and the logarithms of the normalisers, each summed over tokens.
-    """
-    d_features, d_weight, d_bias = gradients
-    half, tokens = is_half(features), len(features)
-    nll, normalisers = shift.new_zeros(()), shift.new_zeros(())
-    memory = shift.new_empty(2, min(chunk, tokens), len(weight))
-    ones = shift.new_ones(memory.size(1))
+    shapes = ((tokens, dim), (rows, dim), (rows,))
+    d_features, d_weight, d_bias = (torch.zeros(x, **new) if want else None for x, want in zip(shapes, wanted))
+    nll, normalisers = torch.zeros((), **new), torch.zeros((), **new)
+    memory = torch.empty(2, min(chunk, tokens), rows, **new)
     for first in range(0, tokens, chunk):
         part = slice(first, first + chunk)
         phi, y = features[part], targets[part].unsqueeze(1)
@@ -175,23 +179,15 @@ def _add_gradients(
         normaliser = log_normaliser(scores, p)
         normalisers += normaliser.sum()
         nll += (normaliser - scores.gather(1, y).squeeze(1)).sum()
-        if all(gradient is None for gradient in gradients):
-            continue
-        d_scores = p.scatter_(1, y, p.gather(1, y) - right)
-        if d_bias is not None:
-            d_bias.addmv_(d_scores.t(), ones[: len(phi)])
-        if half:
-            d_scores, phi = (d_scores * GRADIENT_SCALE).to(phi.dtype), phi / FEATURE_SCALE
-        if d_features is not None:
-            add_product(d_features[part], d_scores, weight)
-        if d_weight is not None:
-            add_product(d_weight, d_scores.t(), phi)
-    if half and d_features is not None:
+        if any(wanted):
+            d_scores = p.scatter_(1, y, p.gather(1, y) - (smooth.right if smooth else 1.0))
+            d_phi = d_features[part] if wanted[0] else None
+            _add_gradients(d_scores, phi, weight, (d_phi, d_weight, d_bias))
+    if half and wanted[0]:
         d_features /= GRADIENT_SCALE
-    if half and d_weight is not None:
+    if half and wanted[1]:
         d_weight /= GRADIENT_SCALE / FEATURE_SCALE
-    return nll, normalisers
 
-
-def is_half(x: Tensor) -> bool:
-    return x.dtype in (torch.float16, torch.bfloat16)
+    gradients = [d_features, d_weight, d_bias]
+    loss = smooth.loss(features, weight, shift, nll, normalisers, gradients) if smooth else nll.clone()
+    return loss, nll, gradients

@@ -1,7 +1,7 @@
 """Puts word tables into a model, in the place of its own."""
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from torch import nn
@@ -26,7 +26,8 @@ class Places:
 
 def adopt(model: nn.Module, places: Places) -> Tables:
     """Replace the word tables of an encoder-decoder in place. Names, values, ties and order of its parameters stay."""
-    encoder, decoder = model.encoder, model.decoder
+    encoder: Any = model.encoder
+    decoder: Any = model.decoder
     for side in (encoder, decoder):
         if type(side.embed_tokens) is not nn.Embedding:
             kind = type(side.embed_tokens).__name__
@@ -45,7 +46,9 @@ def adopt(model: nn.Module, places: Places) -> Tables:
 
 def tables_of(model: nn.Module, places: Places) -> Tables:
     """The word tables of a model that has been adopted."""
-    return Tables(model.encoder.embed_tokens, model.decoder.embed_tokens, getattr(model.decoder, places.scores))
+    encoder: Any = model.encoder
+    decoder: Any = model.decoder
+    return Tables(encoder.embed_tokens, decoder.embed_tokens, getattr(decoder, places.scores))
 
 
 def scoring_with(embedding: nn.Embedding) -> nn.Linear:
