@@ -2,7 +2,7 @@
 # make test            lint, then the quick tests
 # make test-slow       tests that take minutes each
 # make test-numerics   the quick tests that compute, with the arithmetic of other CPUs
-# make lint            ruff
+# make lint            ruff, and mypy where word numbers, page rows and list columns meet
 # make audit           is what is installed what lock.txt names, and are there advisories about it? Fails also if nobody
 #                      can be asked; with OFFLINE=1 nobody is
 # make lock            writes lock.txt again, after a change of the dependencies
@@ -87,6 +87,7 @@ test-numerics: install
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m mypy --no-error-summary
 
 audit: install
 	@$(if $(OFFLINE),,$(ONE_AT_A_TIME) $(TOOLS)/.installed)
@@ -100,4 +101,4 @@ lock:
 	  --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet --output-file lock.txt $(ARGS)
 
 clean:
-	flock .make.lock rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	flock .make.lock rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

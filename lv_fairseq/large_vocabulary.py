@@ -11,12 +11,12 @@ from lv_fairseq.batching.epochs import PartitionedIterator
 from lv_fairseq.batching.hidden_words import HiddenWords, HidingDataset, hidden_words
 from lv_fairseq.batching.look_ahead import LookAheadDataset
 from lv_fairseq.batching.partitioned import in_partitions
+from lv_fairseq.batching.sentences import sentences
 from lv_fairseq.data_folder import check_subset, load_dictionary, reading
 from lv_fairseq.decoding import Decoding, OpenDictionary
 from lv_fairseq.errors import UserError
 from lv_fairseq.models.families import adopt_model
 from lv_fairseq.page_turner import PageTurner
-from lv_fairseq.partitions.sentences import sentences
 from lv_fairseq.task_config import check
 from lv_fairseq.word_tables import Tables, freeze, to_be_loaded
 

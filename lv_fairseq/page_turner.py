@@ -3,6 +3,7 @@
 from typing import List, Optional
 
 import numpy as np
+import torch
 
 from lv_fairseq.partitions import PartitionPlan, Sentences
 from lv_fairseq.partitions.importance_weights import log_importance
@@ -69,8 +70,9 @@ class PageTurner:
             self.source.turn_to(self.plan.source_words[partition])
         if self.target is not None:
             words = self.plan.target_words[partition]
-            offset = log_importance(self.plan, self.targets, partition) if self.unigram else None
+            importance = log_importance(self.plan, self.targets, partition) if self.unigram else None
             others = np.setdiff1d(self.plan.source_words[partition], words) if self.joined else ()
+            offset = None if importance is None else torch.from_numpy(importance)
             self.target.turn_to(words, offset, unscored=others)
         self.partition = partition
         return True

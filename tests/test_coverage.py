@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
+from lv_fairseq.commands.coverage import main
 from lv_fairseq.corpus_coverage import count_words, coverage
-from lv_fairseq.corpus_coverage.command import main
 
 pytestmark = pytest.mark.usefixtures("signals_as_before")
 

@@ -12,8 +12,8 @@ from conftest import BIN, PATIENCE, run
 from small_lexicon import refused
 
 from lv_fairseq import Lexicon
+from lv_fairseq.commands.lexicon import main
 from lv_fairseq.fingerprint import dictionary_words, fingerprint
-from lv_fairseq.lexicon.command import main
 
 pytestmark = pytest.mark.usefixtures("signals_as_before")
 

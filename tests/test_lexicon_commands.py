@@ -13,8 +13,8 @@ from small_lexicon import lexicon_of
 from lv_fairseq import Lexicon, UserError
 from lv_fairseq.alignment import write_corpus
 from lv_fairseq.candidates import CandidateLists, ranking_from
+from lv_fairseq.commands.lexicon import main
 from lv_fairseq.fingerprint import dictionary_words
-from lv_fairseq.lexicon.command import main
 
 pytestmark = pytest.mark.usefixtures("signals_as_before")
 

@@ -9,9 +9,9 @@ from conftest import ROOT
 from small_lexicon import ABOUT, answers, lexicon_of
 
 from lv_fairseq import Lexicon, UserError
+from lv_fairseq.commands.lexicon import main
 from lv_fairseq.errors import UnusableFileError
 from lv_fairseq.lexicon.arrays_file import MAGIC, open_arrays, write_arrays
-from lv_fairseq.lexicon.command import main
 from lv_fairseq.lexicon.word_list import index, pack
 
 pytestmark = pytest.mark.usefixtures("signals_as_before")

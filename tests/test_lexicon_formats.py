@@ -9,8 +9,8 @@ from conftest import BIN, run
 from small_lexicon import ABOUT, answers, refused
 
 from lv_fairseq import Lexicon, UserError
+from lv_fairseq.commands.lexicon import main
 from lv_fairseq.lexicon import formats
-from lv_fairseq.lexicon.command import main
 
 pytestmark = pytest.mark.usefixtures("signals_as_before")
 TEXTS = {

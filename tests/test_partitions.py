@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from small_corpus import TAU, configure, train_iterator, write_corpus
 
+from lv_fairseq.batching.sentences import one_by_one, sentences
+from lv_fairseq.commands import partition as command
 from lv_fairseq.errors import UserError
-from lv_fairseq.partitions import command, plan
+from lv_fairseq.partitions import plan
 from lv_fairseq.partitions.plan import Sentences, partition
-from lv_fairseq.partitions.sentences import one_by_one, sentences
 
 SPECIALS = range(4)
 
@@ -249,7 +250,7 @@ def test_what_fairseq_preprocess_has_written(tiny, language):
     ]
     assert type(mapped) is not type(cached)
     done = []
-    with mock.patch("lv_fairseq.partitions.sentences.BLOCK", 7):
+    with mock.patch("lv_fairseq.batching.sentences.BLOCK", 7):
         assert same(sentences(mapped), sentences(cached, done.append))
         assert same(sentences(mapped), one_by_one(mapped, None))
     assert done == [7, 14, 18]
@@ -271,14 +272,14 @@ def show(capsys, *options):
 
 def test_the_command(data):
     before = sorted(data.iterdir())
-    result = run("python", "-m", "lv_fairseq.partitions.command", data, "--tau", 100, "--batch-size", 8)
+    result = run("python", "-m", "lv_fairseq.commands.partition", data, "--tau", 100, "--batch-size", 8)
     assert "train, src to tgt, in the order of the corpus" in result.stdout
     assert "partition  sentences  target tokens  target words  source words  updates" in result.stdout
     assert "\npartitions: " in result.stdout and "..." in result.stdout
     assert "%" not in result.stderr  # no progress bar where no terminal is
     assert sorted(data.iterdir()) == before
 
-    refused = run("python", "-m", "lv_fairseq.partitions.command", data, "--tau", 2, check=False)
+    refused = run("python", "-m", "lv_fairseq.commands.partition", data, "--tau", 2, check=False)
     assert refused.returncode == 1 and "Traceback" not in refused.stderr and not refused.stdout
     assert "more than tau 2: the smallest tau for this corpus is " in refused.stderr.splitlines()[-1]
     assert str(data) in refused.stderr.splitlines()[-1]

@@ -14,8 +14,8 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
+from lv_fairseq.commands.report import main
 from lv_fairseq.errors import UserError
-from lv_fairseq.report.command import main
 from lv_fairseq.report.differences import words_outside
 from lv_fairseq.report.page import POLICY
 from lv_fairseq.report.run import read_run

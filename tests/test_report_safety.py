@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
+from lv_fairseq.commands import report as command
+from lv_fairseq.commands.report import main
 from lv_fairseq.errors import UserError
-from lv_fairseq.report import command, run_file
-from lv_fairseq.report.command import main
+from lv_fairseq.report import run_file
 from lv_fairseq.report.drawing import png
 from lv_fairseq.report.figures import Picture
 from lv_fairseq.report.run import read_run

@@ -277,7 +277,7 @@ def test_an_optimizer_without_statistics_for_each_row_is_refused():
     model = Model()
     page = Page(WORDS, ROWS)
     model.read.put_on(page)
-    with pytest.raises(UserError, match="columns.*with --tau take another one"):
+    with pytest.raises(UserError, match="columns.*take another one"):
         carry_rows(Factored(model.parameters()))
 
 

@@ -61,8 +61,8 @@ class ListedEnsemble(nn.Module):
             for i, model in enumerate(self._single)
         ]
         log_probs, attentions = zip(*parts)
-        attentions = [attention for attention in attentions if attention is not None]
-        attention = torch.stack(attentions).mean(dim=0) if attentions else None
+        given = [attention for attention in attentions if attention is not None]
+        attention = torch.stack(given).mean(dim=0) if given else None
         return torch.stack(log_probs).mean(dim=0), attention
 
     def forward_align(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: ListColumns):

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import numpy as np
 import torch
@@ -67,7 +67,8 @@ class ListedSearch:
     ):
         self.generator, self.tables = generator, tables
         self.scope, self.retries = scope, retries
-        self._corpus, self._corpus_words = corpus, {}
+        self._corpus = corpus
+        self._corpus_words: Dict[CandidateLists, np.ndarray] = {}
         self.statistics = statistics or Statistics()
         self.lists = lists
         generator.model = ListedEnsemble(generator.model, mean)
@@ -90,7 +91,8 @@ class ListedSearch:
             return self._generate(sample, prefix_tokens, constraints, bos_token)
         source_words, lists = sample["source_words"], self.lists
         named = named_words(len(source_words), prefix_tokens, constraints)
-        result, again = [[] for _ in source_words], list(range(len(source_words)))
+        result: List[List[Dict]] = [[] for _ in source_words]
+        again = list(range(len(source_words)))
         for attempt in range(1 + self.retries):
             self.statistics.expanded += len(again) if attempt == 1 else 0
             start = time.perf_counter()
@@ -169,7 +171,7 @@ class ListedSearch:
     def _speaking(self, columns: Columns) -> Iterator[None]:
         """In this block the numbers that a generator knows by itself are columns."""
         generator, search = self.generator, self.generator.search
-        own = {"vocab_size": columns.width, "eos": column_of(columns, generator.eos)}
+        own: Dict[str, Any] = {"vocab_size": columns.width, "eos": column_of(columns, generator.eos)}
         never = generator.token_indices_to_suppress
         if never is not None:  # the others are on no list
             never = columns.of_sentence(0).of_words(never.to(columns.others.device).unsqueeze(0))[0]
@@ -186,7 +188,8 @@ class ListedSearch:
 
 def column_of(columns: Columns, word: int) -> int:
     """The column of a word that has the same one in every sentence."""
-    return int(columns.of_sentence(0).of_words(columns.others.new_tensor([[word]]))[0, 0])
+    numbers = WordNumbers(columns.others.new_tensor([[word]]))
+    return int(columns.of_sentence(0).of_words(numbers)[0, 0])
 
 
 def constraints_in_columns(constraints: WordNumbers, columns: Columns) -> ListColumns:

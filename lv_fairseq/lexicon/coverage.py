@@ -1,9 +1,13 @@
 """How many of the words that a translation needs are in candidate lists, for many K and K' at once."""
 
+from itertools import zip_longest
+from pathlib import Path
 from typing import Iterator, List, Sequence, Tuple
 
 import numpy as np
 
+from lv_fairseq.errors import UserError
+from lv_fairseq.files import open_text
 from lv_fairseq.lexicon.lexicon import Lexicon, phrases
 
 FAR = np.iinfo(np.int64).max
@@ -77,3 +81,23 @@ class Coverage:
         for i, k in enumerate(self.frequent):
             for j, per_word in enumerate(self.per_word):
                 yield k, per_word, self.held[i, j] / max(self.tokens, 1), self.sizes[i, j] / max(self.sentences, 1)
+
+
+def parallel_lines(source: Path, target: Path) -> Iterator[Tuple[str, str, int]]:
+    """Pairs of lines, and the bytes of the first."""
+    try:
+        with open_text(source) as left, open_text(target) as right:
+            for number, (a, b) in enumerate(zip_longest(left, right), start=1):
+                if a is None or b is None:
+                    ended = source if a is None else target
+                    raise UserError(f"{ended} ends before line {number}, the other text does not")
+                yield decoded(source, number, a), decoded(target, number, b), len(a)
+    except OSError as error:
+        raise UserError(f"cannot read {error.filename or f'{source} and {target}'}: {error.strerror}") from None
+
+
+def decoded(path: Path, number: int, line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise UserError(f"{path}, line {number}: not UTF-8") from None

@@ -21,6 +21,7 @@ from lv_fairseq.files import open_text, written_whole
 from lv_fairseq.lexicon.arrays_file import MAGIC
 from lv_fairseq.lexicon.entries import Entries
 from lv_fairseq.lexicon.lexicon import Lexicon
+from lv_fairseq.progress import stage
 
 FORMATS = ("fast_align", "moses", "vmap", "tsv")
 NAMES = {"marian": "moses"}  # other names of a format
@@ -246,3 +247,14 @@ WRITERS: Dict[str, Callable] = {
     "tsv": lines("{source}\t{target}\t{number:.9g}\n", np.exp),
     "vmap": lambda key, targets, scores: key + "\t" + " ".join(targets) + "\n",
 }
+
+
+def open_any(path: Path, kind: Optional[str] = None) -> Tuple[Lexicon, int]:
+    """A lexicon, or any table as one, and how many of its entries were left out since their probability is 0."""
+    kind = NAMES.get(kind, kind) or recognise(path)
+    if kind == "lexicon":
+        return Lexicon.load(path), 0
+    with stage(f"reading {path}", path.stat().st_size, "B") as progress:
+        entries = read(path, kind, progress=progress)
+    about = {"made_by": f"lv-lexicon convert, from {kind}", "dictionaries": {}}
+    return Lexicon.of(entries, about), entries.impossible

@@ -5,6 +5,7 @@ from typing import NamedTuple, Optional
 from fairseq.models.fconv import FConvDecoder, FConvEncoder
 from fairseq.models.lstm import LSTMDecoder, LSTMEncoder
 from fairseq.models.transformer import TransformerDecoderBase, TransformerEncoderBase
+from fairseq.modules import AdaptiveInput
 from torch import nn
 
 from lv_fairseq.errors import UserError
@@ -44,7 +45,21 @@ def adopt_model(model: nn.Module) -> Tables:
     family, tables = family_of(model), word_tables(model)
     if family is None:
         raise UserError(f"it does not know the words of {type(model).__name__}: it works with {KNOWN}")
-    return tables or adopt(model, family.places)
+    if tables is None:
+        refuse_special_tables(model)
+        tables = adopt(model, family.places)
+    return tables
+
+
+def refuse_special_tables(model: nn.Module) -> None:
+    """What flags of fairseq put in the place of plain tables of words."""
+    for side in (model.encoder, model.decoder):
+        if getattr(side, "quant_noise", None) is not None:
+            raise UserError("word tables cannot have quantisation noise: leave out --quant-noise-pq")
+        if isinstance(side.embed_tokens, AdaptiveInput):
+            raise UserError("word tables take the place of an adaptive input: leave out --adaptive-input")
+    if getattr(model.decoder, "adaptive_softmax", None) is not None:
+        raise UserError("word tables take the place of an adaptive softmax: leave out --adaptive-softmax-cutoff")
 
 
 def word_tables(model: nn.Module) -> Optional[Tables]:

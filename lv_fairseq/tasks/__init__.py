@@ -7,6 +7,7 @@ from lv_fairseq import fairseq_patches
 from lv_fairseq.word_tables import carry_rows, correct_late_rows
 
 fairseq_patches.apply()
-fairseq_patches.meet_every_optimizer(lambda optimizer: (carry_rows(optimizer), correct_late_rows(optimizer)))
+ANEW = "start the optimiser anew with --reset-optimizer (after --freeze-word-tables, say)"
+fairseq_patches.meet_every_optimizer(lambda optimizer: (carry_rows(optimizer, ANEW), correct_late_rows(optimizer)))
 
 import lv_fairseq.criterions.partition_cross_entropy  # noqa: E402, F401

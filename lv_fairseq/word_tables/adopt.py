@@ -2,7 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 import torch
 from torch import nn
@@ -27,22 +27,19 @@ class Places:
 
 def adopt(model: nn.Module, places: Places) -> Tables:
     """Replace the word tables of an encoder-decoder in place. Names, values, ties and order of its parameters stay."""
-    encoder, decoder = model.encoder, model.decoder
+    encoder: Any = model.encoder
+    decoder: Any = model.decoder
     for side in (encoder, decoder):
-        if getattr(side, "quant_noise", None) is not None:
-            raise UserError("word tables cannot have quantisation noise: leave out --quant-noise-pq")
         if type(side.embed_tokens) is not nn.Embedding:
             kind = type(side.embed_tokens).__name__
-            raise UserError(f"word tables take the place of plain embeddings, not {kind}: leave out --adaptive-input")
-    if getattr(decoder, "adaptive_softmax", None) is not None:
-        raise UserError("word tables take the place of an adaptive softmax: leave out --adaptive-softmax-cutoff")
+            raise UserError(f"the model reads words with {kind}, where word tables know nn.Embedding only")
     linear = getattr(decoder, places.scores, None)
     shares = linear is None and places.shares is not None and getattr(decoder, places.shares)
     if shares:
         linear = scoring_with(decoder.embed_tokens)
         setattr(decoder, places.shares, False)
     if type(linear) is not nn.Linear:
-        raise UserError(f"the decoder scores words with {type(linear).__name__}, where word tables know nn.Linear only")
+        raise UserError(f"the model scores words with {type(linear).__name__}, where word tables know nn.Linear only")
     encoder.embed_tokens, decoder.embed_tokens = ReadingTable(encoder.embed_tokens), ReadingTable(decoder.embed_tokens)
     output = ScoringTable(linear, read_with=decoder.embed_tokens if shares else None)
     setattr(decoder, places.scores, output)
@@ -51,10 +48,10 @@ def adopt(model: nn.Module, places: Places) -> Tables:
 
 def tables_of(model: nn.Module, places: Places) -> Optional[Tables]:
     """The word tables of a model, None if it has not been adopted."""
-    output = getattr(model.decoder, places.scores, None)
-    if not isinstance(output, ScoringTable):
-        return None
-    return Tables(model.encoder.embed_tokens, model.decoder.embed_tokens, output)
+    encoder: Any = model.encoder
+    decoder: Any = model.decoder
+    output = getattr(decoder, places.scores, None)
+    return Tables(encoder.embed_tokens, decoder.embed_tokens, output) if isinstance(output, ScoringTable) else None
 
 
 def scoring_with(embedding: nn.Embedding) -> nn.Linear:

@@ -6,11 +6,11 @@ their rows are a slice of the table. The columns after these are other words in 
 list of the batch has; where a list is shorter, the score is minus infinity.
 """
 
-from typing import Dict, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Dict, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lv_fairseq.word_tables.number_spaces import ListColumns, WordNumbers
 
@@ -18,9 +18,9 @@ from lv_fairseq.word_tables.number_spaces import ListColumns, WordNumbers
 class Columns(NamedTuple):
     """What the columns of a batch mean."""
 
-    shared_words: Optional[Tensor]  # the first columns: word numbers; None if column c is word c
-    count: int  # how many these are
-    others: Tensor  # sentences x other columns: word numbers, the padding symbol where there is none
+    shared_words: Optional[WordNumbers]  # the first columns: word numbers; None if column c is word c
+    count: int  # type: ignore[assignment]  # how many these are
+    others: WordNumbers  # sentences x other columns: word numbers, the padding symbol where there is none
     empty: Tensor  # sentences x other columns: True where there is none
     beam: int  # hypotheses of a sentence, one after the other
     one_list: bool  # all sentences have the words of the first
@@ -42,32 +42,40 @@ class Columns(NamedTuple):
 
     def of_sentence(self, sentence: int) -> "Columns":
         part = slice(0, 1) if self.one_list else slice(sentence, sentence + 1)
-        return self._replace(others=self.others[part], empty=self.empty[part])
+        return self._replace(others=WordNumbers(self.others[part]), empty=self.empty[part])
 
     def words(self, columns: ListColumns) -> WordNumbers:
         """Columns (hypotheses x length) to word numbers."""
         if not self.others.size(1):
-            return columns if self.shared_words is None else self.shared_words[columns]
-        first = columns.clamp(max=self.count - 1)
+            return WordNumbers(columns if self.shared_words is None else self.shared_words[columns])
+        first: Tensor = columns.clamp(max=self.count - 1)
         first = first if self.shared_words is None else self.shared_words[first]
         others = self.others.expand(len(columns) // self.beam, -1).repeat_interleave(self.beam, dim=0)
-        return torch.where(columns < self.count, first, others.gather(1, (columns - self.count).clamp(min=0)))
+        later = others.gather(1, (columns - self.count).clamp(min=0))
+        return WordNumbers(torch.where(columns < self.count, first, later))
 
     def of_words(self, words: WordNumbers) -> ListColumns:
         """Word numbers (sentences x length), all of them on the lists, to columns."""
-        first = words
+        first: Tensor = words
         if self.shared_words is not None:
             first = places_in(self.shared_words.expand(len(words), -1), words, self.count)
         if not self.others.size(1):
-            return first
+            return ListColumns(first)
         others = self.others.expand(len(words), -1).masked_fill(self.empty.expand(len(words), -1), -1)
-        return torch.where(first < self.count, first, places_in(others, words, 0) + self.count)
+        return ListColumns(torch.where(first < self.count, first, places_in(others, words, 0) + self.count))
 
 
-def places_in(lists: Tensor, words: Tensor, default: int) -> Tensor:
+def places_in(lists: Tensor, words: WordNumbers, default: int) -> Tensor:
     """Where each of the words (sentences x length) stands in the list of its sentence (sentences x list length)."""
     same = words.unsqueeze(-1).eq(lists.unsqueeze(1))
     return torch.where(same.any(dim=-1), same.int().argmax(dim=-1), default)
+
+
+class HasRows(Protocol):
+    """A scoring table, as a search sees it."""
+
+    def rows(self, words: Union[slice, WordNumbers]) -> Tuple[Tensor, Optional[Tensor]]:
+        """Weight and bias of some words."""
 
 
 class Searched:
@@ -75,19 +83,20 @@ class Searched:
 
     def __init__(self, columns: Columns):
         self.columns = columns
-        self._first: Dict[nn.Module, Tuple] = {}  # table: weight and bias of the first columns
-        self._others: Dict[nn.Module, Tuple] = {}  # table: those of the others (sentences x columns x dim)
+        self._first: Dict[HasRows, Tuple] = {}  # table: weight and bias of the first columns
+        self._others: Dict[HasRows, Tuple] = {}  # table: those of the others (sentences x columns x dim)
 
     def reorder(self, order: Tensor) -> None:
         """From now on, scores are of hypotheses ``order``."""
         kept = self.columns.kept(order)
         if kept is None:
             return
-        self.columns = self.columns._replace(others=self.columns.others[kept], empty=self.columns.empty[kept])
+        others = WordNumbers(self.columns.others[kept])
+        self.columns = self.columns._replace(others=others, empty=self.columns.empty[kept])
         for table, (weight, bias) in self._others.items():
             self._others[table] = weight.index_select(0, kept), bias.index_select(0, kept)
 
-    def rows(self, table: nn.Module) -> Tuple[Tuple, Tuple]:
+    def rows(self, table: HasRows) -> Tuple[Tuple, Tuple]:
         """Weight and bias of the first columns and of the others, gathered when they are asked for first."""
         if table not in self._first:
             self._first[table] = table.rows(self.columns.first_words())
@@ -97,7 +106,7 @@ class Searched:
         return self._first[table], self._others[table]
 
 
-def linear_over(searched: Searched, table: nn.Module, features: Tensor) -> Tensor:
+def linear_over(searched: Searched, table: HasRows, features: Tensor) -> Tensor:
     """Features (hypotheses x length x dim) to scores of a table (hypotheses x length x columns)."""
     first, (weight, bias) = searched.rows(table)
     columns = searched.columns
@@ -142,7 +151,8 @@ def columns_of(
     for row, numbers in zip(words, others):
         row[: len(numbers)] = numbers
     empty = torch.from_numpy(words < 0).to(device)
-    others = torch.from_numpy(words).to(device).masked_fill(empty, pad)
+    padded = WordNumbers(torch.from_numpy(words).to(device).masked_fill(empty, pad))
     if isinstance(first, int):
-        return Columns(None, first, others, empty, beam, one_list)
-    return Columns(torch.from_numpy(first).to(device), len(first), others, empty, beam, one_list)
+        return Columns(None, first, padded, empty, beam, one_list)
+    shared = WordNumbers(torch.from_numpy(first).to(device))
+    return Columns(shared, len(first), padded, empty, beam, one_list)

@@ -1,6 +1,7 @@
 """The optimiser's statistics of a word travel with its row, for any optimiser that keeps them in the row's shape."""
 
 from collections import defaultdict
+from functools import partial
 from typing import Dict, Iterator, Tuple
 
 import torch
@@ -11,11 +12,14 @@ from lv_fairseq.errors import UserError
 from lv_fairseq.word_tables.page import HostRows, has_rows_of
 
 
-def carry_rows(optimizer: Optimizer) -> None:
+def carry_rows(optimizer: Optimizer, advice: str = "make it anew") -> None:
     """Let ``optimizer`` and the pages of its parameters know of each other.
 
     From then on, turning a page moves the statistics too, the optimiser's ``state_dict`` holds those of all words, and
     ``load_state_dict`` takes such a one. An optimiser that is made anew for the same parameters replaces the old one.
+
+    Args:
+        advice: what to do with an optimiser that a checkpoint has no statistics for
     """
     for number, parameter in enumerate(paged(optimizer)):
         if number == 0:
@@ -28,7 +32,7 @@ def carry_rows(optimizer: Optimizer) -> None:
             for name, value in host.page_statistics()
         }
     optimizer.register_state_dict_post_hook(_give_all_words)
-    optimizer.register_load_state_dict_pre_hook(_take_all_words)
+    optimizer.register_load_state_dict_pre_hook(partial(_take_all_words, advice))
 
 
 def paged(optimizer: Optimizer) -> Iterator[nn.Parameter]:
@@ -70,7 +74,7 @@ def check(optimizer: Optimizer) -> None:
         if torch.is_tensor(value) and value.dim() and not has_rows_of(value, values):
             raise UserError(
                 f"this optimiser keeps {name} of shape {tuple(value.shape)} for a table of {tuple(values.shape)}, "
-                "not a row for each word: with --tau take another one, such as adam, adadelta, adagrad, nag or sgd"
+                "not a row for each word: take another one, such as adam, adadelta, adagrad, nag or sgd"
             )
 
 
@@ -92,8 +96,8 @@ def _give_all_words(optimizer: Optimizer, state_dict: Dict) -> Dict:
     return {**state_dict, "state": state}
 
 
-def _take_all_words(optimizer: Optimizer, state_dict: Dict) -> Dict:
-    state_dict = leave_out_frozen(optimizer, state_dict)
+def _take_all_words(advice: str, optimizer: Optimizer, state_dict: Dict) -> Dict:
+    state_dict = leave_out_frozen(optimizer, state_dict, advice)
     state = dict(state_dict["state"])
     for number, parameter in _numbered(optimizer, state_dict):
         host: HostRows = parameter.host
@@ -106,7 +110,7 @@ def _take_all_words(optimizer: Optimizer, state_dict: Dict) -> Dict:
     return {**state_dict, "state": state}
 
 
-def leave_out_frozen(optimizer: Optimizer, state_dict: Dict) -> Dict:
+def leave_out_frozen(optimizer: Optimizer, state_dict: Dict, advice: str) -> Dict:
     """A state_dict from before the tables were frozen, without what it says of them.
 
     Parameters of a model with frozen ones carry their place among all of them (``parameter.place``).
@@ -119,8 +123,7 @@ def leave_out_frozen(optimizer: Optimizer, state_dict: Dict) -> Dict:
     if len(groups) != 1 or len(saved) != 1 or None in places or len(saved[0]) != places[0][1]:
         raise UserError(
             f"the checkpoint's optimiser knows {sum(map(len, saved))} parameters, this run trains "
-            f"{sum(map(len, groups))}: start the optimiser anew with "
-            "--reset-optimizer (after --freeze-word-tables, say)"
+            f"{sum(map(len, groups))}: {advice}"
         )
     kept = [saved[0][place] for place, _ in places]
     state = {number: value for number, value in state_dict["state"].items() if number in kept}

@@ -4,14 +4,16 @@ Device, optimiser and gradients only ever see the page, whose number of rows doe
 not depend on the size of the vocabulary.
 """
 
-from typing import Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Union
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lv_fairseq.word_tables.number_spaces import PageRows, WordNumbers
 
 Statistics = Dict[str, Tensor]
+Numbers = Union[Sequence[int], np.ndarray]
 
 
 class Page:
@@ -25,7 +27,7 @@ class Page:
 
     def __init__(self, vocabulary: int, rows: int, scored: Optional[int] = None):
         self.vocabulary, self.rows, self.scored = vocabulary, rows, rows if scored is None else scored
-        self.words = torch.empty(0, dtype=torch.long)  # the words on the page, in the order of its rows
+        self.words = WordNumbers(torch.empty(0, dtype=torch.long))  # the words on the page, in the order of its rows
         self.members: List[HostRows] = []
         self.changed = False  # the page may differ from the host's rows
         self._row_of = torch.zeros(vocabulary, dtype=torch.int32)  # 0 for a word that is not on the page
@@ -34,14 +36,14 @@ class Page:
     def rows_of(self, words: WordNumbers) -> PageRows:
         """Word numbers (any shape) to rows of the page; a word that is not on the page gets some row, no error."""
         self._row_of = self._row_of.to(words.device)
-        return self._row_of[words]
+        return PageRows(self._row_of[words])
 
     def offset(self, device: torch.device) -> Tensor:
         """What is added to the scores of the scored rows: minus infinity takes a row out of the softmax."""
         self._offset = self._offset.to(device)
         return self._offset
 
-    def turn_to(self, words: Sequence[int], offset: Optional[Tensor] = None, unscored: Sequence[int] = ()) -> None:
+    def turn_to(self, words: Numbers, offset: Optional[Tensor] = None, unscored: Numbers = ()) -> None:
         """Put the rows of the page back and take out those of ``words``.
 
         Args:
@@ -49,21 +51,21 @@ class Page:
             offset: for each of the words, what to add to its score (default: nothing)
             unscored: other words, which are read only
         """
-        words = torch.as_tensor(words, dtype=torch.long)
         scored = len(words)
-        words = torch.cat([words, torch.as_tensor(unscored, dtype=torch.long)])
-        for number, rows in ((len(words), self.rows), (scored, self.scored)):
+        both = (torch.as_tensor(numbers, dtype=torch.long) for numbers in (words, unscored))
+        on_page = WordNumbers(torch.cat([*both]))
+        for number, rows in ((len(on_page), self.rows), (scored, self.scored)):
             if number > rows:
                 raise ValueError(f"{number} words do not fit on a page of {rows} rows")
         self.write_back(statistics=True)
         device = self._row_of.device
         self._row_of[self.words.to(device)] = 0
-        self._row_of[words.to(device)] = torch.arange(len(words), dtype=torch.int32, device=device)
+        self._row_of[on_page.to(device)] = torch.arange(len(on_page), dtype=torch.int32, device=device)
         self._offset.fill_(float("-inf"))
         self._offset[:scored] = 0 if offset is None else offset.to(self._offset)
-        self.words = words
+        self.words = on_page
         for member in self.members:
-            member.take_out(words)
+            member.take_out(on_page)
 
     def write_back(self, statistics: bool = False) -> None:
         """Bring the host's rows up to date, and the optimiser's statistics too if asked."""
@@ -114,7 +116,7 @@ class HostRows:
             if has_rows_of(value, self.parameter):
                 yield name, value
 
-    def put_back(self, words: Tensor, statistics: bool) -> None:
+    def put_back(self, words: WordNumbers, statistics: bool) -> None:
         if not self.parameter.requires_grad:
             return
         scatter(self.full, words, self.parameter.data)
@@ -124,7 +126,7 @@ class HostRows:
                     self.statistics[name] = torch.zeros(len(self.full), *tensor.shape[1:], dtype=tensor.dtype)
                 scatter(self.statistics[name], words, tensor)
 
-    def take_out(self, words: Tensor) -> None:
+    def take_out(self, words: WordNumbers) -> None:
         gather(self.full, words, self.parameter.data, self.spare)
         for name, tensor in self.page_statistics():
             if name in self.statistics:
@@ -148,12 +150,12 @@ def has_rows_of(value, parameter: Tensor) -> bool:
     )
 
 
-def scatter(full: Tensor, words: Tensor, rows: Tensor) -> None:
+def scatter(full: Tensor, words: WordNumbers, rows: Tensor) -> None:
     """Host rows of ``words`` := the first rows of a page."""
     full.index_copy_(0, words, rows[: len(words)].to(full))
 
 
-def gather(full: Tensor, words: Tensor, rows: Tensor, spare: float = 0.0) -> None:
+def gather(full: Tensor, words: WordNumbers, rows: Tensor, spare: float = 0.0) -> None:
     """The first rows of a page := host rows of ``words``; the others := ``spare``."""
     taken = full.index_select(0, words)
     if rows.is_cuda:

@@ -80,16 +80,16 @@ class ReadingTable(WordTable):
 
     def forward(self, words: Union[WordNumbers, ListColumns]) -> Tensor:
         """Word numbers (any shape), in a search columns (hypotheses x length), to vectors (the same shape x dim)."""
-        if self.searched is not None:
-            words = self.searched.columns.words(words)
+        searched = self.searched
+        numbers = WordNumbers(words) if searched is None else searched.columns.words(ListColumns(words))
         if self.page is None:
-            return F.embedding(words, self.weight, self.padding_idx)
+            return F.embedding(numbers, self.weight, self.padding_idx)
         if self.training:
             self.page.changed = True
-            return F.embedding(self.page.rows_of(words), self.weight, self.padding_idx)
+            return F.embedding(self.page.rows_of(numbers), self.weight, self.padding_idx)
         self._up_to_date()
         whole = self._whole("weight")
-        return F.embedding(words.to(whole.device), whole).to(self.weight)
+        return F.embedding(numbers.to(whole.device), whole).to(self.weight)
 
 
 class ScoringTable(WordTable):
@@ -147,7 +147,7 @@ class ScoringTable(WordTable):
 
         weight = combined(*map(some, self._weight_names))
         bias = None if self.bias is None else some("bias")
-        return self.page.rows_of(words).long(), weight, bias, self.page.offset(words.device)
+        return PageRows(self.page.rows_of(words).long()), weight, bias, self.page.offset(words.device)
 
     def rows(self, words: Union[slice, WordNumbers]) -> Rows:
         """Weight (... x dim) and bias (...) of some words; a slice of word numbers is a view of the table."""
@@ -164,7 +164,7 @@ class ScoringTable(WordTable):
         names = self._weight_names
         like = getattr(self, names[0])
         if torch.is_tensor(words):
-            words = words.to(self._whole(names[0]).device)
+            words = WordNumbers(words.to(self._whole(names[0]).device))
 
         def some(name: str) -> Tensor:
             whole = self._whole(name)

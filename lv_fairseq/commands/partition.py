@@ -15,10 +15,10 @@ from tqdm import tqdm
 
 from lv_fairseq import fairseq_patches
 from lv_fairseq.batching.partitioned import in_partitions
+from lv_fairseq.batching.sentences import sentences
 from lv_fairseq.data_folder import check_shards, check_subset, languages, load_dictionary, reading
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.partitions.plan import Sentences
-from lv_fairseq.partitions.sentences import sentences
 from lv_fairseq.processes import signals_as_exit
 
 SHOWN = 5  # first and last partitions in the table

@@ -3,19 +3,18 @@
 import argparse
 import os
 import time
-from itertools import zip_longest
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence
 
 import numpy as np
 
 from lv_fairseq.candidates.frequent import most_frequent
 from lv_fairseq.errors import UserError, command
-from lv_fairseq.files import open_text
 from lv_fairseq.fingerprint import SPECIALS, dictionary_words
 from lv_fairseq.lexicon import formats
 from lv_fairseq.lexicon.build import build, check_place
-from lv_fairseq.lexicon.coverage import Coverage
+from lv_fairseq.lexicon.coverage import Coverage, parallel_lines
+from lv_fairseq.lexicon.formats import open_any
 from lv_fairseq.lexicon.lexicon import Lexicon
 from lv_fairseq.processes import printing, signals_as_exit
 from lv_fairseq.progress import stage
@@ -198,17 +197,6 @@ def build_command(args: argparse.Namespace) -> None:
     print(summary)
 
 
-def open_any(path: Path, kind: Optional[str] = None) -> Tuple[Lexicon, int]:
-    """A lexicon, or any table as one, and how many of its entries were left out since their probability is 0."""
-    kind = formats.NAMES.get(kind, kind) or formats.recognise(path)
-    if kind == "lexicon":
-        return Lexicon.load(path), 0
-    with stage(f"reading {path}", path.stat().st_size, "B") as progress:
-        entries = formats.read(path, kind, progress=progress)
-    about = {"made_by": f"lv-lexicon convert, from {kind}", "dictionaries": {}}
-    return Lexicon.of(entries, about), entries.impossible
-
-
 def convert_command(args: argparse.Namespace) -> None:
     started = time.monotonic()
     check_place(args.out, args.input)
@@ -309,26 +297,6 @@ def coverage_command(args: argparse.Namespace) -> None:
         for k in args.frequent:
             cells = [show(share, length) for row_k, _, share, length in rows if row_k == k]
             print("".join(f"{text:>11}" for text in (f"{k:,}", *cells)))
-
-
-def parallel_lines(source: Path, target: Path) -> Iterator[Tuple[str, str, int]]:
-    """Pairs of lines, and the bytes of the first."""
-    try:
-        with open_text(source) as left, open_text(target) as right:
-            for number, (a, b) in enumerate(zip_longest(left, right), start=1):
-                if a is None or b is None:
-                    ended = source if a is None else target
-                    raise UserError(f"{ended} ends before line {number}, the other text does not")
-                yield decoded(source, number, a), decoded(target, number, b), len(a)
-    except OSError as error:
-        raise UserError(f"cannot read {error.filename or f'{source} and {target}'}: {error.strerror}") from None
-
-
-def decoded(path: Path, number: int, line: bytes) -> str:
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        raise UserError(f"{path}, line {number}: not UTF-8") from None
 
 
 @command
