@@ -2,13 +2,20 @@
 
     python benchmarks/flat_cost.py                                      # text of the demo's made-up languages
     python benchmarks/flat_cost.py --source text.en --target text.de    # any tokenised parallel text
+    python benchmarks/flat_cost.py --arch transformer --rows pages      # one table for both languages
 
-Every row trains the same `rnnsearch_small` (256 dims) with Adam and clipping through fairseq's own trainer, about 2,000
-target tokens an update. The dictionaries are filled up with words that never occur: it is the size of the tables that
-counts. Each row is measured in turns with the small vocabulary, so that a noisy machine slows both, and the ratio is of
-the medians of these turns; swaps are added to the update as often as the partitions ask for. The full softmax gets its
-2,000 tokens in four parts, since its scores alone would not fit into memory otherwise. The last column is the largest
-memory of the process up to then.
+Every row trains the same model of 256 dims with Adam and clipping through fairseq's own trainer, about 2,000 target
+tokens an update: `rnnsearch_small`, or a transformer of 3 + 3 layers with --share-all-embeddings. The dictionaries are
+filled up with words that never occur: it is the size of the tables that counts. Each row is measured in turns with the
+small vocabulary and on the same sentences, so that a noisy machine slows both: the ratio is the median of that of each
+turn. Swaps are added to the update as often as the partitions ask for. With OMP_NUM_THREADS=1 the processor's time
+counts, which other work on the machine disturbs less. The full softmax gets its 2,000 tokens in four parts, since its
+scores alone would not fit into memory otherwise. The spread is that of the middle half of the turns, the last column
+the largest memory of the process up to then.
+
+The page of a joined table has tau target words, which are scored, and besides these the words of the partition that
+only the source has. So it is compared with two small vocabularies, of both languages together: one of tau words, whose
+softmax is as wide; and one of as many words as the page has rows, of which the optimiser trains as much.
 """
 
 import argparse
@@ -22,7 +29,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Dict, Optional, Sequence
 
 import torch
 from fairseq import options, tasks, utils
@@ -35,18 +42,34 @@ from fairseq_cli import preprocess
 import lv_fairseq
 
 ROOT = Path(__file__).resolve().parent.parent
+COLUMNS = {"": 34, "s/update": 10, "spread": 8, "ratio": 8, "swap s": 8, "swap %": 8, "MB trained": 12, "peak GB": 9}
 UNMEASURED = 2  # updates at the beginning of a row
+DIM, INNER, LAYERS, HEADS = 256, 1024, 3, 4  # of the transformer
+SIZES = {"embed-dim": DIM, "ffn-embed-dim": INNER, "layers": LAYERS, "attention-heads": HEADS}
+ARCHS = {
+    "rnnsearch_small": [],
+    "transformer": ["--share-all-embeddings"]
+    + [x for side in ("encoder", "decoder") for name, size in SIZES.items() for x in (f"--{side}-{name}", size)],
+}
 
 
-def binarise(source: Path, target: Path, pairs: int, words: int, folder: Path) -> Path:
-    """The first sentences of a text with dictionaries of exactly `words` words."""
+def joined(args: argparse.Namespace) -> bool:
+    return "--share-all-embeddings" in ARCHS[args.arch]
+
+
+def binarise(args: argparse.Namespace, words: int, folder: Path) -> Path:
+    """The first sentences of a text with dictionaries of exactly `words` words, or one for both languages."""
     folder.mkdir(parents=True)
-    for language, path in (("src", source), ("tgt", target)):
+    counts = {}
+    for language, path in (("src", args.source), ("tgt", args.target)):
         with open(path, encoding="utf-8") as text:
-            lines = list(itertools.islice(text, pairs))
+            lines = list(itertools.islice(text, args.pairs))
         (folder / f"text.{language}").write_text("".join(lines), encoding="utf-8")
-        counts = collections.Counter(word for line in lines for word in line.split())
-        kept = counts.most_common(words - 4)
+        counts[language] = collections.Counter(word for line in lines for word in line.split())
+    if joined(args):
+        counts = dict.fromkeys(counts, sum(counts.values(), collections.Counter()))
+    for language, counted in counts.items():
+        kept = counted.most_common(words - 4)
         with open(folder / f"dict.{language}", "w", encoding="utf-8") as dictionary:
             dictionary.writelines(f"{word} {count}\n" for word, count in kept)
             dictionary.writelines(f"never{i} 1\n" for i in range(words - 4 - len(kept)))
@@ -59,12 +82,12 @@ def binarise(source: Path, target: Path, pairs: int, words: int, folder: Path) -
 class Run:
     """One way of training, through fairseq's trainer, an update at a time."""
 
-    def __init__(self, data: Path, tokens: int, *flags):
-        args = ["--user-dir", ROOT / "lv_fairseq", "--task", "lv_translation", "--arch", "rnnsearch_small"]
-        args += ["--optimizer", "adam", "--lr", 0.001, "--clip-norm", 1.0, "--max-tokens", tokens, "--no-save"]
-        args += ["--num-workers", 0, "--cpu", *flags]
+    def __init__(self, data: Path, args: argparse.Namespace, *flags, parts: int = 1):
+        given = [data, "--user-dir", ROOT / "lv_fairseq", "--task", "lv_translation", "--num-workers", 0, "--cpu"]
+        given += ["--arch", args.arch, *ARCHS[args.arch], "--optimizer", "adam", "--lr", 0.001, "--clip-norm", 1.0]
+        given += ["--max-tokens", args.tokens // parts, "--update-freq", parts, "--no-save", *flags]
         parser = options.get_training_parser()
-        cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [str(x) for x in (data, *args)]))
+        cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [str(x) for x in given]))
         utils.set_torch_seed(1)
         task = tasks.setup_task(cfg.task)
         model = task.build_model(cfg.model)
@@ -74,28 +97,36 @@ class Run:
         self.trainer.begin_epoch(1)
         self.batches = len(iterator.frozen_batches)
         self.samples = itertools.cycle(iterator.next_epoch_itr(shuffle=True))
-        self.parts = cfg.optimization.update_freq[0]
+        self.parts = parts
+        self.clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
         self.updates, self.swaps = [], []
 
     def criterion(self, cfg, task, model):
         return task.build_criterion(cfg.criterion)
 
-    def update(self) -> None:
-        samples = [next(self.samples) for _ in range(self.parts)]
-        swap = 0.0
+    def update(self, sentences: Optional[Sequence[int]] = None) -> Sequence[int]:
+        """An update with some sentences (default: those that come next); gives their numbers."""
+        if sentences is None:
+            samples = [next(self.samples) for _ in range(self.parts)]
+        else:
+            dataset = self.task.datasets["train"]
+            samples = [dataset.collater([dataset[number] for number in sentences])]
         if self.task.pages is not None:
-            self.trainer.zero_grad()  # of the update before
-            start = time.perf_counter()
-            if self.task.pages.turn_to(samples[0]["partition"]):
-                swap = time.perf_counter() - start
-                self.swaps.append(swap)
-        start = time.perf_counter()
+            self.swap_to(samples[0]["partition"])
+        start = self.clock()
         self.trainer.train_step(samples)
-        self.updates.append(time.perf_counter() - start)
+        self.updates.append(self.clock() - start)
+        return [number for sample in samples for number in sample["id"].tolist()]
 
-    def seconds(self) -> float:
-        """Median update, and its part of a swap at the proportions of the plan."""
-        return statistics.median(self.updates[UNMEASURED:]) + self.swap_seconds()
+    def swap_to(self, partition: int) -> None:
+        self.trainer.zero_grad()  # of the update before
+        start = self.clock()
+        if self.task.pages.turn_to(partition):
+            self.swaps.append(self.clock() - start)
+
+    def seconds(self) -> Sequence[float]:
+        """Of each update, and its part of a swap at the proportions of the plan."""
+        return [update + self.swap_seconds() for update in self.updates[UNMEASURED:]]
 
     def a_swap(self) -> float:
         return statistics.median(self.swaps[1:] or self.swaps or [0.0])
@@ -105,11 +136,8 @@ class Run:
 
     def swap_more(self) -> None:
         """A few swaps by themselves: there are fewer than updates."""
-        self.trainer.zero_grad()
         for partition in range(4):
-            start = time.perf_counter()
-            if self.task.pages.turn_to(partition % len(self.task.pages.plan)):
-                self.swaps.append(time.perf_counter() - start)
+            self.swap_to(partition % len(self.task.pages.plan))
 
     def updates_of_a_partition(self) -> float:
         return self.batches / len(self.task.pages.plan)
@@ -130,7 +158,7 @@ class AdaptiveRun(Run):
 
     def criterion(self, cfg, task, model):
         words = len(task.target_dictionary)
-        softmax = AdaptiveSoftmax(words, 256, [15000, 100000] if words > 100000 else [words // 2], dropout=0.0)
+        softmax = AdaptiveSoftmax(words, DIM, [15000, 100000] if words > 100000 else [words // 2], dropout=0.0)
         decoder = model.decoder
         del decoder.output_projection
         decoder.output_projection = None
@@ -140,24 +168,29 @@ class AdaptiveRun(Run):
 
 
 OWN = ("--criterion", "partition_cross_entropy")
+
+
+def with_pages(data: Path, args: argparse.Namespace) -> Run:
+    """The page of a joined table has as many rows as the largest partition needs."""
+    return Run(data, args, *OWN, "--tau", args.tau, "--source-tau", 0 if joined(args) else args.tau)
+
+
 ROWS = {
-    "pages": (
-        "{words:,} words, tau {tau:,}",
-        lambda data, args: Run(data, args.tokens, *OWN, "--tau", args.tau, "--source-tau", args.tau),
-    ),
+    "pages": ("{words:,} words, tau {tau:,}", with_pages),
     "adaptive": (
         "{words:,} words, adaptive_loss",
-        lambda data, args: AdaptiveRun(data, args.tokens, "--criterion", "cross_entropy"),
+        lambda data, args: AdaptiveRun(data, args, "--criterion", "cross_entropy"),
     ),
     "full": (
         "{words:,} words, cross_entropy",
-        lambda data, args: Run(data, args.tokens // 4, "--criterion", "cross_entropy", "--update-freq", 4),
+        lambda data, args: Run(data, args, "--criterion", "cross_entropy", parts=4),
     ),
 }
 
 
 def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arch", choices=ARCHS, default="rnnsearch_small")
     parser.add_argument("--source", type=Path, help="tokenised source text (default: the demo corpus)")
     parser.add_argument("--target", type=Path, help="tokenised target text (default: the demo corpus)")
     parser.add_argument("--pairs", type=int, default=200_000, help="sentence pairs to take (default: 200,000)")
@@ -178,14 +211,46 @@ def demo_text(pairs: int, folder: Path) -> tuple:
     return folder / "train.src", folder / "train.tgt"
 
 
-def show(name: str, run: Run, baseline: float) -> None:
-    seconds = run.seconds()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(
-        f"{name:34}{seconds:10.3f}{seconds / baseline:8.2f}{run.a_swap():8.3f}{100 * run.swap_seconds() / seconds:8.2f}"
-        f"{run.trained_bytes() / 2**20:12.0f}{peak:9.1f}",
-        flush=True,
-    )
+def ratios(run: Run, other: Run) -> Sequence[float]:
+    """Of the seconds of updates with the same sentences."""
+    return [mine / its for mine, its in zip(run.seconds(), other.seconds())]
+
+
+def middle_half(numbers: Sequence[float]) -> Sequence[float]:
+    """Between which two numbers half of them lie."""
+    return statistics.quantiles(numbers, n=4)[::2] if len(numbers) > 1 else [*numbers, *numbers]
+
+
+def show(name: str, run: Run, baseline: Run) -> None:
+    seconds, (low, high) = statistics.median(run.seconds()), middle_half(run.seconds())
+    figures = {
+        "s/update": f"{seconds:.3f}",
+        "spread": f"{high - low:.3f}",
+        "ratio": f"{statistics.median(ratios(run, baseline)):.2f}",
+        "swap s": f"{run.a_swap():.3f}",
+        "swap %": f"{100 * run.swap_seconds() / seconds:.2f}",
+        "MB trained": f"{run.trained_bytes() / 2**20:.1f}",
+        "peak GB": f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f}",
+    }
+    print(f"{name:34}" + "".join(f"{figure:>{COLUMNS[column]}}" for column, figure in figures.items()), flush=True)
+
+
+def compare(run: Run, name: str, small: Run) -> None:
+    low, high = middle_half(ratios(run, small))
+    time, in_bytes = statistics.median(ratios(run, small)), run.trained_bytes() / small.trained_bytes()
+    print(f"  against {name}: {time:.3f} of the time ({low:.3f} to {high:.3f}), {in_bytes:.3f} of the bytes trained")
+
+
+def measure(run: Run, small: Dict[str, Run], turns: int) -> None:
+    """Some updates of each, in turns and with the same sentences."""
+    for other in small.values():
+        other.updates.clear()
+    for _ in range(UNMEASURED + turns):
+        sentences = run.update()
+        for other in small.values():
+            other.update(sentences)
+    if run.task.pages is not None:
+        run.swap_more()
 
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
@@ -194,23 +259,29 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     logging.disable(logging.INFO)
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        source, target = (args.source, args.target) if args.source else demo_text(args.pairs, folder / "demo")
-        large = binarise(source, target, args.pairs, args.words, folder / "large")
-        small = Run(binarise(source, target, args.pairs, args.tau, folder / "small"), args.tokens, *OWN)
-        print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, |V| = {args.words:,}, tau = {args.tau:,}")
-        print(f"{'':34}{'s/update':>10}{'ratio':>8}{'swap s':>8}{'swap %':>8}{'MB trained':>12}{'peak GB':>9}")
+        if args.source is None:
+            args.source, args.target = demo_text(args.pairs, folder / "demo")
+        large, small = binarise(args, args.words, folder / "large"), {}
+
+        def all_of(words: int) -> None:
+            small[f"all of {words:,} words"] = Run(binarise(args, words, folder / f"all-{words}"), args, *OWN)
+
+        all_of(args.tau)
+        (baseline,) = small.values()
+        print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {args.arch}, |V| = {args.words:,}")
+        print("".join(f"{column:>{width}}" for column, width in COLUMNS.items()))
         for kind in args.rows:
             name, make = ROWS[kind]
             run = make(large, args)
-            small.updates.clear()
-            for _ in range(UNMEASURED + (args.turns if kind == "pages" else min(args.turns, 3))):
-                small.update()
-                run.update()
+            if kind == "pages" and joined(args):
+                all_of(run.task.pages.target.rows)
+            measure(run, small, args.turns if kind == "pages" else min(args.turns, 3))
+            for other in small if kind == args.rows[0] else ():
+                show(other, small[other], baseline)
+            show(name.format(**vars(args)), run, baseline)
             if kind == "pages":
-                run.swap_more()
-            if kind == args.rows[0]:
-                show(f"all of {args.tau:,} words", small, small.seconds())
-            show(name.format(**vars(args)), run, small.seconds())
+                for other in small:
+                    compare(run, other, small[other])
             del run
 
 

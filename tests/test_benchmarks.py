@@ -63,23 +63,48 @@ def test_softmax_over_a_page_is_compared_with_all_scores(printed):
     assert math.isfinite(float(memory))
 
 
+DECODING = ("--words", 300, "--frequent", 60, "--per-word", 2, "--turns", 1, "--length", 3)
+
+
 def test_decoding_with_lists_is_compared_with_small_and_large_vocabularies(printed):
-    sizes = ("--words", 300, "--frequent", 60, "--per-word", 2, "--scale", 0.01, "--sentences", 1, "--length", 3)
-    lines = printed("decoding", *sizes)
-    assert figures(lines, "all of 60 words")[1] == 1
-    assert len(figures(lines, "300 words, K = 60")) == len(figures(lines, "all of 300 words")) == 2
+    lines = printed("decoding", *DECODING, "--scale", 0.01)
+    assert figures(lines, "all of 60 words")[-1] == 1
+    for name in ("300 words, K = 60", "all of 300 words", "all of 300, fairseq alone"):
+        assert len(figures(lines, name)) == 4
     assert any(re.match(r"the end of its first sentence [\d.]+ s, peak memory [\d.]+ GB", line) for line in lines)
 
 
+def test_decoding_is_compared_for_a_transformer_with_one_table_and_for_batches(printed):
+    """The benchmark itself asserts that fairseq alone finds what the plug-in finds without lists."""
+    lines = printed("decoding", *DECODING, "--arch", "transformer", "--scale", 0.0625, "--batch", 2, "--no-checkpoint")
+    assert figures(lines, "all of 60 words")[-1] == 1
+    assert sum(re.match(r"lists are [\d.]+ times as fast as all words", line) is not None for line in lines) == 1
+
+
+COST = ("--pairs", 100, "--tau", 300, "--tokens", 100, "--turns", 1)
+
+
 def test_the_cost_of_an_update_is_compared_with_fairseqs_softmaxes(printed):
-    sizes = ("--pairs", 100, "--words", 3000, "--tau", 300, "--tokens", 100, "--turns", 1)
-    lines = printed("flat_cost", *sizes)
+    lines = printed("flat_cost", *COST, "--words", 3000)
     rows = ("all of 300 words", "3,000 words, tau 300", "3,000 words, adaptive_loss", "3,000 words, cross_entropy")
     numbers = {name: figures(lines, name) for name in rows}
-    assert all(len(row) == 6 for row in numbers.values())
-    assert numbers["all of 300 words"][1] == 1
-    trained = [row[4] for row in numbers.values()]
+    assert all(len(row) == 7 for row in numbers.values())
+    assert numbers["all of 300 words"][2] == 1
+    trained = [row[5] for row in numbers.values()]
     assert trained[1] < trained[3]
+
+
+def test_the_page_of_a_joined_table_is_compared_with_as_wide_a_softmax_and_with_as_many_rows(printed, texts):
+    lines = printed(
+        "flat_cost", *COST, *texts, "--words", 1000, "--tau", 30, "--arch", "transformer", "--rows", "pages"
+    )
+    assert len(figures(lines, "1,000 words, tau 30")) == 7
+    compared = [
+        re.match(r"  against all of (\d+) words: [\d.]+ of the time .*, ([\d.]+) of the bytes", x) for x in lines
+    ]
+    (few, more), (rows, equal) = (match.groups() for match in compared if match)
+    assert int(few) == 30 < int(rows) and float(more) > float(equal)
+    assert abs(float(equal) - 1) < 0.02
 
 
 def test_a_lexicon_is_built_opened_and_asked(printed, texts):

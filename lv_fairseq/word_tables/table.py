@@ -168,7 +168,11 @@ class ScoringTable(WordTable):
 
         def some(name: str) -> Tensor:
             whole = self._whole(name)
-            return (whole if words is ALL else whole[words]).to(like, non_blocking=True)
+            if torch.is_tensor(words):  # several times as fast as whole[words]
+                whole = whole.index_select(0, words.flatten()).view(*words.shape, *whole.shape[1:])
+            elif words is not ALL:
+                whole = whole[words]
+            return whole.to(like, non_blocking=True)
 
         return combined(*map(some, names)), None if self.bias is None else some("bias")
 
