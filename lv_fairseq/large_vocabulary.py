@@ -96,7 +96,7 @@ class LargeVocabulary:
         with reading(split):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         if split != self.cfg.train_subset:
-            self.decoding.follow_subset(split, self.datasets[split])
+            self.datasets[split] = self.decoding.with_words(split, self.datasets[split])
             return
         if self.cfg.hide_rare_words:
             self.datasets[split] = HidingDataset(self.datasets[split], self.hidden_words)
@@ -188,9 +188,7 @@ class LargeVocabulary:
         return super().get_interactive_tokens_and_lengths(lines, lambda line: line)
 
     def build_dataset_for_inference(self, *args, **kwargs):
-        dataset = super().build_dataset_for_inference(*args, **kwargs)
-        self.decoding.follow_input(dataset)
-        return dataset
+        return self.decoding.with_input(super().build_dataset_for_inference(*args, **kwargs))
 
     def inference_step(self, generator, models, sample, *args, **kwargs):
         search = lambda sample: super(LargeVocabulary, self).inference_step(generator, models, sample, *args, **kwargs)
@@ -222,7 +220,7 @@ def keep_attention(models) -> None:
     """fairseq's recurrent and convolutional decoders throw it away for decoding unless alignments are printed."""
     for model in models:
         if hasattr(model.decoder, "need_attn"):
-            model.decoder.need_attn = True
+            model.decoder.make_generation_fast_(need_attn=True)
 
 
 def swap_share(meters) -> float:

@@ -45,9 +45,7 @@ class PartitionCrossEntropy(FairseqCriterion):
     def forward(self, model, sample, reduce=True):
         tables, log = word_tables(model), {}
         if tables is None:
-            raise UserError(
-                f"--criterion partition_cross_entropy needs word tables, which {type(model).__name__} lacks"
-            )
+            raise UserError("--criterion partition_cross_entropy needs word tables: give --task lv_translation")
         table = tables.output
         with table.handing_back():
             features, extra = model(**sample["net_input"])[:2]

@@ -13,12 +13,12 @@ from fairseq.tokenizer import tokenize_line
 from lv_fairseq.candidates import CandidateLists, ranking_from
 from lv_fairseq.candidates.lists import check_lexicon, union
 from lv_fairseq.decoding.search import Candidates, ListedSearch
-from lv_fairseq.decoding.source_text import SourceWords, WithWords, read_text, word_places, words_of_batch
+from lv_fairseq.decoding.source_text import SourceWords, WithSourceWords, read_text, word_places, words_of_batch
 from lv_fairseq.decoding.statistics import Statistics
 from lv_fairseq.decoding.unknown_words import replace_unknown
 from lv_fairseq.errors import UserError
 from lv_fairseq.lexicon import Lexicon
-from lv_fairseq.models.families import adopt_model, word_tables
+from lv_fairseq.models.families import adopt_model
 from lv_fairseq.word_tables import Tables
 
 logger = logging.getLogger(__name__)
@@ -97,27 +97,26 @@ class Decoding:
 
     def tables(self, model) -> Optional[Tables]:
         """The word tables of a model, without which there are no candidate lists."""
-        tables = word_tables(model)
-        if tables is None and self.lists is not None:
-            try:
-                adopt_model(model)
-            except UserError as error:  # as when the model was built
+        try:
+            return adopt_model(model)
+        except UserError as error:
+            if self.lists is not None:
                 raise UserError(f"candidate lists: {error}") from None
-        return tables
+            return None
 
-    def follow_subset(self, name: str, dataset) -> None:
-        """Let the batches of a subset of the data bring their source words."""
+    def with_words(self, name: str, dataset) -> WithSourceWords:
+        """A subset of the data, whose batches bring their source words."""
         text = None
         if self.cfg.source_text is not None:
             text = read_text(self.cfg.source_text, self.source, dataset.src, self.cfg.truncate_source)
         self.inputs[name] = SourceWords(dataset.src, self.source, text)
-        dataset.collater = WithWords(dataset.collater, self.inputs[name])
+        return WithSourceWords(dataset, self.inputs[name])
 
-    def follow_input(self, dataset) -> None:
-        """The same for sentences that a program encoded, or that were typed."""
+    def with_input(self, dataset) -> WithSourceWords:
+        """The same of sentences that a program encoded, or that were typed."""
         self.inputs[None] = SourceWords(dataset.src, self.source)
         remember = self.typed.batches.append if self.typed is not None else None
-        dataset.collater = WithWords(dataset.collater, self.inputs[None], remember)
+        return WithSourceWords(dataset, self.inputs[None], remember)
 
     def read_lines(self, lines: Sequence[str], encode: Callable[[str], str], most: int) -> List[str]:
         """Lines of fairseq-interactive, as text in words of at most ``most`` words each."""

@@ -8,6 +8,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 import torch
+from fairseq.data import BaseWrapperDataset
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
@@ -40,22 +41,23 @@ class SourceWords:
         return (self[sentence] for sentence in range(len(self)))
 
 
-class WithWords:
-    """The collater of a dataset, whose batches bring the words of their sentences.
+class WithSourceWords(BaseWrapperDataset):
+    """A dataset of sentence pairs whose batches bring the words of their source sentences.
 
     Args:
-        collate: the dataset's own
         words: of its sentences
         follow: is told of each batch
     """
 
-    def __init__(
-        self, collate: Callable[..., Dict], words: SourceWords, follow: Optional[Callable[[Dict], None]] = None
-    ):
-        self.collate, self.words, self.follow = collate, words, follow
+    def __init__(self, dataset, words: SourceWords, follow: Optional[Callable[[Dict], None]] = None):
+        super().__init__(dataset)
+        self.words, self.follow = words, follow
 
-    def __call__(self, *args, **kwargs) -> Dict:
-        batch = self.collate(*args, **kwargs)
+    def __getattr__(self, name: str):
+        return getattr(self.__dict__["dataset"], name)  # fairseq asks a dataset for its sentences, dictionaries, ...
+
+    def collater(self, samples, **kwargs) -> Dict:
+        batch = self.dataset.collater(samples, **kwargs)
         if batch:  # fairseq fills up with empty ones
             batch["source_words"] = [self.words[number] for number in batch["id"].tolist()]
             if self.follow is not None:

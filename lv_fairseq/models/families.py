@@ -40,11 +40,11 @@ def family_of(model: nn.Module) -> Optional[Family]:
 
 
 def adopt_model(model: nn.Module) -> Tables:
-    """Put word tables into a model, or say in one line why that cannot be."""
-    family = family_of(model)
+    """Put word tables into a model that has none yet, or say in one line why that cannot be."""
+    family, tables = family_of(model), word_tables(model)
     if family is None:
         raise UserError(f"it does not know the words of {type(model).__name__}: it works with {KNOWN}")
-    return adopt(model, family.places)
+    return tables or adopt(model, family.places)
 
 
 def word_tables(model: nn.Module) -> Optional[Tables]:
