@@ -50,8 +50,8 @@ class Columns(NamedTuple):
             return columns if self.shared_words is None else self.shared_words[columns]
         first = columns.clamp(max=self.count - 1)
         first = first if self.shared_words is None else self.shared_words[first]
-        others = self.others.expand(len(columns) // self.beam, -1).repeat_interleave(self.beam, dim=0)
-        return torch.where(columns < self.count, first, others.gather(1, (columns - self.count).clamp(min=0)))
+        by_sentence = (columns - self.count).clamp(min=0).view(len(self.others), -1)
+        return torch.where(columns < self.count, first, self.others.gather(1, by_sentence).view_as(columns))
 
     def of_words(self, words: WordNumbers) -> ListColumns:
         """Word numbers (sentences x length), all of them on the lists, to columns."""
@@ -135,7 +135,7 @@ def columns_of(
 
     Args:
         first: words that are on every list; a number stands for all words below it
-        others: the other words of each list; of one if it is shared
+        others: the other words of each list, -1 for a column that is empty; of one list if it is shared
     """
     width = max(map(len, others))
     words = np.full((len(others), width), -1, dtype=np.int64)
