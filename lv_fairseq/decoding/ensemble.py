@@ -24,6 +24,7 @@ class ListedEnsemble(nn.Module):
         super().__init__()
         self.ensemble = ensemble
         self.searched: Optional[Searched] = None
+        self._tables: List[Tables] = []
         self._whole: Optional[Columns] = None  # of all sentences of the batch
         # fairseq's own mean is of probabilities: for another one each model is an ensemble by itself
         self._single = [EnsembleModel([model]) for model in ensemble.models] if mean == "log-probability" else []
@@ -42,7 +43,7 @@ class ListedEnsemble(nn.Module):
             try:
                 yield
             finally:
-                self.searched = None
+                self.searched = self._whole = None
 
     def reorder_encoder_out(self, encoder_outs: Optional[List], new_order: Tensor) -> List:
         if self.searched is not None:

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import numpy as np
 import torch
+from fairseq.search import Sampling
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.token_generation_constraints import pack_constraints, unpack_constraints
 from torch import Tensor
@@ -143,15 +144,7 @@ class ListedSearch:
     def _search(self, candidates: List[Candidates], sample: Dict, prefix_tokens, constraints, bos_token) -> List:
         """fairseq's search over the lists of some sentences."""
         self.statistics.add_lists(np.array(list(map(len, candidates))))
-        one_list, device = self.scope != "sentence", sample["net_input"]["src_tokens"].device
-        lists, others = candidates[0].lists, [words.others for words in candidates[: 1 if one_list else None]]
-        # the ends of a sentence have one column everywhere
-        ends = lists.beyond_common(np.unique([word for word in (self.generator.eos, bos_token) if word is not None]))
-        never = self.generator.token_indices_to_suppress
-        others = [np.setdiff1d(words, ends if never is None else np.union1d(ends, never)) for words in others]
-        first = len(lists.common) if lists.prefix else lists.common
-        others = [np.concatenate([ends, words]) for words in others]
-        columns = columns_of(first, others, self.pad, self.beam_size, device, one_list)
+        columns = self._columns(candidates, bos_token, sample["net_input"]["src_tokens"].device)
         if prefix_tokens is not None:
             prefix_tokens = columns.of_words(prefix_tokens)
         if constraints is not None:
@@ -161,35 +154,63 @@ class ListedSearch:
         with self._speaking(columns), self.generator.model.over(columns, self.tables):
             result = self._generate(sample, prefix_tokens, constraints, bos_token)
         for sentence, hypotheses in enumerate(result):
-            mine = columns.of_sentence(sentence)._replace(beam=1)
+            mine = columns.of_sentence(sentence)
             for hypothesis in hypotheses:
                 hypothesis["tokens"] = mine.words(hypothesis["tokens"].unsqueeze(0))[0]
                 hypothesis["candidates"] = candidates[sentence]
         return result
 
+    def _columns(self, candidates: List[Candidates], bos_token: Optional[int], device: torch.device) -> Columns:
+        """Of some sentences. Words that fairseq knows by one number have one column in all sentences: the ends of a
+        sentence, which are on every list, and words that are never to be chosen, which may be on some of them."""
+        one_list, never = self.scope != "sentence", self.generator.token_indices_to_suppress
+        lists, others = candidates[0].lists, [words.others for words in candidates[: 1 if one_list else None]]
+        ends = (self.generator.eos, self.generator.search.eos, bos_token)
+        ends = lists.beyond_common(np.unique([word for word in ends if word is not None]))
+        never = [] if never is None else np.intersect1d(never.cpu().numpy(), union(others))
+        known = np.union1d(ends, never).astype(np.int64)
+        heads = [np.where(np.isin(known, np.union1d(ends, words)), known, -1) for words in others]
+        others = [np.concatenate([head, np.setdiff1d(words, known)]) for head, words in zip(heads, others)]
+        first = len(lists.common) if lists.prefix else lists.common
+        return columns_of(first, others, self.pad, self.beam_size, device, one_list)
+
     @contextlib.contextmanager
     def _speaking(self, columns: Columns) -> Iterator[None]:
-        """In this block the numbers that a generator knows by itself are columns."""
-        generator, search = self.generator, self.generator.search
-        own: Dict[str, Any] = {"vocab_size": columns.width, "eos": column_of(columns, generator.eos)}
-        never = generator.token_indices_to_suppress
-        if never is not None:  # the others are on no list
-            never = columns.of_sentence(0).of_words(never.to(columns.others.device).unsqueeze(0))[0]
-            own["token_indices_to_suppress"] = never[never < columns.count]
-        before = [(x, name, getattr(x, name)) for x in (generator, search) for name in own if hasattr(x, name)]
-        for thing, name, _ in before:
-            setattr(thing, name, own[name])
+        """In this block the numbers that a generator and its search know by themselves are columns."""
+        own: Dict[Any, Dict[str, Any]] = {
+            x: {"vocab_size": columns.width, "eos": column_of(columns, x.eos)} for x in (self.generator, self.search)
+        }
+        if self.token_indices_to_suppress is not None:
+            own[self.generator]["token_indices_to_suppress"] = columns_with(columns, self.token_indices_to_suppress)
+        if isinstance(self.search, Sampling):
+            own[self.search]["sampling_topk"] = min(self.search.sampling_topk, columns.width)
+        before = {thing: {name: getattr(thing, name) for name in values} for thing, values in own.items()}
         try:
+            set_all(own)
             yield
         finally:
-            for thing, name, value in before:
-                setattr(thing, name, value)
+            set_all(before)
+
+
+def set_all(values: Dict[object, Dict]) -> None:
+    """Set attributes of some things."""
+    for thing, attributes in values.items():
+        for name, value in attributes.items():
+            setattr(thing, name, value)
 
 
 def column_of(columns: Columns, word: int) -> int:
     """The column of a word that has the same one in every sentence."""
     numbers = WordNumbers(columns.others.new_tensor([[word]]))
     return int(columns.of_sentence(0).of_words(numbers)[0, 0])
+
+
+def columns_with(columns: Columns, words: WordNumbers) -> ListColumns:
+    """The columns of those words that are on any list; each of them has the same column on all that hold it."""
+    words = words.to(columns.others.device)
+    first = columns.of_sentence(0).of_words(words.unsqueeze(0))[0]
+    others = (torch.isin(columns.others, words) & ~columns.empty).any(dim=0).nonzero()[:, 0]
+    return torch.cat([first[first < columns.count], others + columns.count])
 
 
 def constraints_in_columns(constraints: WordNumbers, columns: Columns) -> ListColumns:
@@ -202,15 +223,13 @@ def constraints_in_columns(constraints: WordNumbers, columns: Columns) -> ListCo
 
 
 def part_of(sample: Dict, sentences: Tensor) -> Dict:
-    """Some sentences of a batch, as far as a search reads it."""
+    """Some sentences of a batch, as far as a search reads it. It takes the numbers of sentences, which are optional,
+    for their places in the batch."""
     inputs = {
         name: value.index_select(0, sentences) if torch.is_tensor(value) else value
         for name, value in sample["net_input"].items()
     }
-    part = {"net_input": inputs}
-    if torch.is_tensor(sample.get("id")):
-        part["id"] = sample["id"].to(sentences.device).index_select(0, sentences)
-    return part
+    return {"net_input": inputs}
 
 
 def named_words(sentences: int, prefix_tokens: Optional[Tensor], constraints: Optional[Tensor]) -> List[np.ndarray]:

@@ -50,8 +50,8 @@ class Columns(NamedTuple):
             return WordNumbers(columns if self.shared_words is None else self.shared_words[columns])
         first: Tensor = columns.clamp(max=self.count - 1)
         first = first if self.shared_words is None else self.shared_words[first]
-        others = self.others.expand(len(columns) // self.beam, -1).repeat_interleave(self.beam, dim=0)
-        later = others.gather(1, (columns - self.count).clamp(min=0))
+        by_sentence = (columns - self.count).clamp(min=0).view(len(self.others), -1)
+        later = self.others.gather(1, by_sentence).view_as(columns)
         return WordNumbers(torch.where(columns < self.count, first, later))
 
     def of_words(self, words: WordNumbers) -> ListColumns:
@@ -144,7 +144,7 @@ def columns_of(
 
     Args:
         first: words that are on every list; a number stands for all words below it
-        others: the other words of each list; of one if it is shared
+        others: the other words of each list, -1 for a column that is empty; of one list if it is shared
     """
     width = max(map(len, others))
     words = np.full((len(others), width), -1, dtype=np.int64)
