@@ -165,8 +165,8 @@ class ListedSearch:
         sentence, which are on every list, and words that are never to be chosen, which may be on some of them."""
         one_list, never = self.scope != "sentence", self.generator.token_indices_to_suppress
         lists, others = candidates[0].lists, [words.others for words in candidates[: 1 if one_list else None]]
-        ends = (self.generator.eos, self.generator.search.eos, bos_token)
-        ends = lists.beyond_common(np.unique([word for word in ends if word is not None]))
+        named = (self.generator.eos, self.generator.search.eos, bos_token)
+        ends = lists.beyond_common(np.unique([word for word in named if word is not None]))
         never = [] if never is None else np.intersect1d(never.cpu().numpy(), union(others))
         known = np.union1d(ends, never).astype(np.int64)
         heads = [np.where(np.isin(known, np.union1d(ends, words)), known, -1) for words in others]
@@ -207,10 +207,10 @@ def column_of(columns: Columns, word: int) -> int:
 
 def columns_with(columns: Columns, words: WordNumbers) -> ListColumns:
     """The columns of those words that are on any list; each of them has the same column on all that hold it."""
-    words = words.to(columns.others.device)
-    first = columns.of_sentence(0).of_words(words.unsqueeze(0))[0]
-    others = (torch.isin(columns.others, words) & ~columns.empty).any(dim=0).nonzero()[:, 0]
-    return torch.cat([first[first < columns.count], others + columns.count])
+    here = words.to(columns.others.device)
+    first = columns.of_sentence(0).of_words(WordNumbers(here.unsqueeze(0)))[0]
+    others = (torch.isin(columns.others, here) & ~columns.empty).any(dim=0).nonzero()[:, 0]
+    return ListColumns(torch.cat([first[first < columns.count], others + columns.count]))
 
 
 def constraints_in_columns(constraints: WordNumbers, columns: Columns) -> ListColumns:
