@@ -26,13 +26,13 @@ MAY_IMPORT = {
     "corpus_coverage": "errors files",
     "report": "errors progress",
     # one concept each
+    "fairseq_patches": "errors files",
     "partitions": "errors",
-    "batching": "errors partitions",
+    "batching": "errors fairseq_patches partitions",
     "word_tables": "errors",
     "softmax": "",
     "rnnsearch": "",
     "candidates": "corpus_coverage errors files fingerprint lexicon",
-    "fairseq_patches": "errors files",
     # what connects them
     "page_turner": "partitions word_tables",
     "models": "errors fingerprint rnnsearch word_tables",
