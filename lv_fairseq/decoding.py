@@ -16,6 +16,7 @@ from lv_fairseq.errors import UserError
 from lv_fairseq.generation import AligningCandidateGenerator, CandidateGenerator, Candidates, replace_unknown
 from lv_fairseq.generation.source_text import SourceWords, WithWords, read_text, word_places, words_of_batch
 from lv_fairseq.generation.statistics import Statistics
+from lv_fairseq.generation.unknown_alignment import alignment
 from lv_fairseq.lexicon import Lexicon
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class Decoding:
     def __init__(self, cfg, source, target):
         self.cfg, self.source, self.target = cfg, source, target
         self.rule = str(cfg.unk_replacement)
+        self.align = alignment(str(cfg.unk_alignment), source)
         self.statistics = Statistics(replacing=self.rule != "none")
         self.inputs: Dict[Optional[str], SourceWords] = {}  # of each subset; None: what a program or a user typed
         self.typed: Optional[Typed] = None
@@ -142,7 +144,9 @@ class Decoding:
                 if not words[i]:
                     make_empty(hypothesis)
                 elif self.rule != "none":
-                    counts = replace_unknown(hypothesis, words[i], places, self.rule, self.target, self.lexicon)
+                    counts = replace_unknown(
+                        hypothesis, words[i], places, self.rule, self.target, self.lexicon, self.align
+                    )
                     if hypothesis is sentence[0]:
                         self.statistics.unknown += counts[0]
                         self.statistics.replaced += counts[1]

@@ -12,7 +12,7 @@ from omegaconf import II
 
 from lv_fairseq.data_folder import check_shards, languages
 from lv_fairseq.errors import UserError
-from lv_fairseq.generation import RULES
+from lv_fairseq.generation import ALIGNMENTS, RULES
 
 
 def _option(default, help: str):
@@ -76,9 +76,15 @@ class LVTranslationConfig(TranslationConfig):
     )
     unk_replacement: ChoiceEnum(list(RULES)) = _option(
         "none",
-        "what to put in the place of an unknown word, by the source word that the attention looks at most: that word "
-        "(copy); its best translation in --lexicon, if there is one (lexicon); the same, but only if the source word "
-        "begins with a lowercase letter, the paper's rule (lexicon-lowercase)",
+        "what to put in the place of an unknown word, by the source word that it stands for: that word (copy); its "
+        "best translation in --lexicon, if there is one (lexicon); the same, but only if the source word begins with a "
+        "lowercase letter, the paper's rule (lexicon-lowercase)",
+    )
+    unk_alignment: ChoiceEnum(list(ALIGNMENTS)) = _option(
+        "largest",
+        "which source word an unknown word stands for: the one with the largest attention weight, the paper's rule "
+        "(largest); or one that is outside the dictionary and has no word yet, if its weight is not far below the "
+        "largest (unknown-first)",
     )
     source_text: Optional[str] = _option(
         None,
