@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 ALIGNMENTS = ("largest", "unknown-first")
-NEAR = 0.1  # c: which part of the largest weight is enough for a source word outside the dictionary
+NEAR = 0.05  # c: which part of the largest weight is enough for a source word outside the dictionary
 
 Alignment = Callable[[np.ndarray, Sequence[str]], np.ndarray]
 
