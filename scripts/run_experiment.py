@@ -27,6 +27,7 @@ from experiment.config import DEFAULTS, keep_config, load_config, signature
 from experiment.rows import Row, rows
 from experiment.stages import Stages
 from experiment.training import best_points, curve, points, trained_hours
+from names import shown
 from preparation import folder as preparation
 from preparation.text import read_lines
 from programs import Parser, file_errors, made_whole
@@ -87,7 +88,8 @@ class Experiment:
     @printing()
     def show(self) -> None:
         for row in self.results["systems"]:
-            print(f"{row['name']:32} dev {row['dev']['bleu']:6.2f}   test {row['test']['bleu']:6.2f}")
+            names = f"   names {shown(row['test']['names'])}" if "names" in row["test"] else ""
+            print(f"{row['name']:32} dev {row['dev']['bleu']:6.2f}   test {row['test']['bleu']:6.2f}{names}")
         print(f"{self.out / 'results.json'} is written: lv-report {self.out}")
 
     def train_all(self) -> Dict[str, Path]:
@@ -189,6 +191,7 @@ class Experiment:
         if not shortlist:
             tau = reshuffle and self.config["reshuffle_tau"] or self.config["tau"]
             flags += ["--tau", tau, "--source-tau", self.config["source_tau"]]
+            flags += self.hiding()
         if reshuffle:
             flags += ["--reshuffle-partitions"]
         if frozen_from:
@@ -198,6 +201,12 @@ class Experiment:
         log = {"log": folder / "fairseq-train.log", "seconds": seconds}
         self.stages.stage(f"train.{name}", lambda: self.stages.command("fairseq-train", data, *flags, **log)[:0])
         return folder
+
+    def hiding(self) -> List:
+        """Flags of a training with all words, which sees no unknown word by itself. The lexicon tells which words are
+        translations of each other."""
+        strength = self.config["hide_rare_words"]
+        return ["--hide-rare-words", strength, "--lexicon", self.prepared / "lexicon"] if strength else []
 
     def generate(
         self,

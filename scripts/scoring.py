@@ -5,6 +5,7 @@
 
 runs/own is a folder that scripts/prepare made. Detokenised translations are written beside the output (.hyp), in the
 order of the text. Tokenised BLEU is over the words of the output and of the reference, as multi-bleu.perl counts them.
+Names are words of the source text outside its dictionary that the reference has too; with subwords there are none.
 """
 
 import argparse
@@ -13,12 +14,14 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
 import sacrebleu
+from names import count_names, shown
 from preparation import folder as prepared
 from preparation.text import read_lines
 from programs import Parser, file_errors
 
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import written_whole
+from lv_fairseq.fingerprint import dictionary_words
 from lv_fairseq.processes import printing, signals_as_exit
 from lv_fairseq.report.scores import bootstrap
 
@@ -84,7 +87,19 @@ def score(folder: Path, output: Path, subset: str, sentences: Optional[int] = No
         "chrf": chrf.corpus_score(detokenised, [reference]).score,
         "tokenised_bleu": tokenised.corpus_score(words, [tokenise(reference, language)]).score,
     }
+    if segmentation == "words":
+        scores["names"] = score_names(folder, subset, hypotheses)
     return detokenised, scores
+
+
+def score_names(folder: Path, subset: str, hypotheses: List[str]) -> Dict[str, int]:
+    """Names that arrived in translations of a subset, or of its first sentences. They are outside the dictionary of all
+    words of the folder, whichever words a model knows, so that models can be compared."""
+    about = prepared.read(folder)
+    languages = about["source_lang"], about["target_lang"]
+    texts = [read_lines(prepared.text_of(folder, subset, x, "text"))[: len(hypotheses)] for x in languages]
+    known = frozenset(dictionary_words(folder / "data" / f"dict.{languages[0]}.txt"))
+    return count_names(*texts, hypotheses, known)
 
 
 def beside(output: Path) -> Path:
@@ -105,6 +120,8 @@ def show(scores: Dict) -> None:
     print(f"BLEU {scores['bleu']:.2f} \u00b1 {scores['interval']:.2f}  {scores['signature']}")
     print(f"chrF {scores['chrf']:.2f}")
     print(f"BLEU of words, cased (multi-bleu): {scores['tokenised_bleu']:.2f}")
+    if "names" in scores:
+        print(f"names {shown(scores['names'])} (source words outside the dictionary that the reference has)")
 
 
 @command

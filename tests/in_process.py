@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import experiment  # noqa: E402, F401
 import run_experiment  # noqa: E402, F401
 import scoring  # noqa: E402, F401
+import show_names  # noqa: E402, F401
 from preparation import folder  # noqa: E402, F401
 from preparation.command import main as prepare  # noqa: E402, F401
 from preparation.workers import workers  # noqa: E402, F401

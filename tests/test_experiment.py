@@ -17,6 +17,7 @@ shortlist: 300
 tau: 400
 hours: 0.004
 frozen_hours: 0.001
+hide_rare_words: 5
 seeds: [1]
 beam: 3
 frequent: [200, 600]
@@ -44,6 +45,7 @@ def test_every_row_of_the_table(tmp_path):
     for row in results["systems"]:
         for subset in ("dev", "test"):
             assert len((tmp_path / "out" / row[subset]["hypotheses"]).read_bytes().split(b"\n")) == 31
+            assert 0 <= row[subset]["names"]["arrived"] <= row[subset]["names"]["wanted"]
     assert results["curves"][0]["points"] and results["signature"]["K"] in (200, 600)
     again = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders)
     assert "== " not in again.stderr  # nothing is done twice
@@ -66,6 +68,7 @@ def test_every_row_of_the_table(tmp_path):
         ("train: [--lr, .inf]\n", "train must be a list of words and numbers"),
         ("generate: [.nan]\n", "generate must be a list of words and numbers"),
         ("hours: abc\n", "hours must be a number above 0, not 'abc'"),
+        ("hide_rare_words: -1\n", "hide_rare_words must be a number, 0 or more, not -1"),
         ("hours: .inf\n", "hours must be a number above 0, not inf"),
         ("beam: 0\n", "beam must be a whole number from 1 to 2147483647, not 0"),
         ("train: [[--lr, 1]]\n", "train must be a list of words and numbers"),

@@ -51,7 +51,12 @@ def lines(path) -> list:
 def made_up_results() -> dict:
     def system(id: str, name: str, number: int) -> dict:
         outputs = {
-            which: {"hypotheses": f"{id}.{which}.hyp", "signature": "tok:13a", "tokenised_bleu": 20.5 + number}
+            which: {
+                "hypotheses": f"{id}.{which}.hyp",
+                "signature": "tok:13a",
+                "tokenised_bleu": 20.5 + number,
+                "names": {"wanted": 1022, "arrived": 14 * number},
+            }
             for which in ("dev", "test")
         }
         decoding = {"ms_per_word": 2.5 * (number + 1), "mean_list": 15210, "replaced": 312, "unknown": 320}
@@ -160,7 +165,7 @@ def test_scores_and_intervals_are_those_of_sacrebleu(complete):
     page = Page(page_of(complete))
     for id, name in SYSTEMS.items():
         rows = [row for row in page.rows if row[:1] == [name] and "\u00b1" in row[1]]
-        for which, (_, cell, _) in zip(("dev", "test"), rows):
+        for which, (_, cell, *_) in zip(("dev", "test"), rows):
             hypotheses, references = lines(complete / f"{id}.{which}.hyp"), lines(complete / f"{which}.ref")
             metric = BLEU()
             score = metric.corpus_score(hypotheses, [references], n_bootstrap=1000)
@@ -201,8 +206,8 @@ def test_the_best_of_a_column_is_marked_and_named_in_the_summary(complete):
         which: BLEU().corpus_score(lines(complete / f"lv.{which}.hyp"), [lines(complete / f"{which}.ref")]).score
         for which in ("dev", "test")
     }
-    assert best[0].startswith(f"{scores['dev']:.2f} ") and best[2].startswith(f"{scores['test']:.2f} ")
-    assert best[1] == best[3] == "22.50"  # tokenised BLEU of another system
+    assert best[0].startswith(f"{scores['dev']:.2f} ") and best[3].startswith(f"{scores['test']:.2f} ")
+    assert best[1:3] == best[4:6] == ["22.50", "28 of 1,022"]  # tokenised BLEU and names of another system
     assert f"Best on the test set: <strong>{html.escape(SYSTEMS['lv'])}</strong>" in page
 
 
@@ -219,6 +224,24 @@ def test_other_numbers_are_those_of_the_results(complete):
     assert page.row("versions: torch", "2.x") and page.row("tau", "15,000")
     assert page.row("$y$", "0.80") == ["$y$", EVIL, "0.80"]
     assert page.row("word3 *", "word0")
+
+
+def test_names_that_arrived_stand_beside_bleu(complete):
+    page = Page(page_of(complete))
+    heads = next(row for row in page.rows if "names" in row)
+    assert [page.row(name, "of 1,022")[heads.index("names")] for name in SYSTEMS.values()] == [
+        "0 of 1,022",
+        "14 of 1,022",
+        "28 of 1,022",
+    ]
+
+
+def test_a_run_of_before_has_no_names(folder):
+    results = without_pictures()
+    for system in results["systems"]:
+        for which in ("dev", "test"):
+            del system[which]["names"]
+    assert not any("names" in row for row in Page(report(folder, results)).rows)
 
 
 def test_sentences_side_by_side_are_those_with_the_largest_difference_of_chrf(complete):

@@ -12,6 +12,6 @@ if [ ! -f "$out/raw/test.$language" ]; then
   $tied python examples/debian_descriptions/make_corpus.py --language "$language" --out "$out/raw"
 fi
 $tied scripts/prepare --source-lang en --target-lang "$language" --trainpref "$out/raw/train" --validpref "$out/raw/dev" \
-  --testpref "$out/raw/test" --out "$out/prepared" --threshold 2
+  --testpref "$out/raw/test" --out "$out/prepared"
 $tied python scripts/run_experiment.py "$config" --prepared "$out/prepared" --out "$out/experiment"
 $tied lv-report "$out/experiment"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The main job from nothing: make a corpus, binarise it with all its words, train RNNsearch over partitions of the
-# vocabulary, make a lexicon, translate the test set over candidate lists, score it.
+# vocabulary, make a lexicon, translate the test set over candidate lists, score it, and see which names arrived.
 # What is done already is not done again: training goes on from its last checkpoint. Start over with: rm -r runs/demo
 #   examples/demo/run.sh [OUT] [PAIRS]
 set -euo pipefail
@@ -35,7 +35,7 @@ $tied lv-partition "$out/data" --tau 8000 --max-tokens 2000
 step "4. Training (about 4 minutes on 2 cores; all of the log is in $out/train.log)"
 $tied fairseq-train "$out/data" "${plugin[@]}" --arch rnnsearch_small --dropout 0.1 \
   --optimizer adam --lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 200 --clip-norm 1.0 \
-  --tau 8000 --criterion partition_cross_entropy --label-smoothing 0.1 \
+  --tau 8000 --hide-rare-words 20 --criterion partition_cross_entropy --label-smoothing 0.1 \
   --max-tokens 2000 --max-epoch 1 --save-dir "$out/model" --no-epoch-checkpoints \
   --log-format simple --log-interval 25 2>&1 | tee -a "$out/train.log" |
   { grep --line-buffered -o '\(epoch [0-9]*: .*\|valid on .*\|done training.*\)' || true; }
@@ -49,9 +49,12 @@ $tied lv-lexicon coverage "$out/lexicon" --source "$out/text/valid.src" --target
   --frequent 0,1000,4000 --per-word 0,5,10,20 2> /dev/null
 
 step "6. Translating the test set over candidate lists of 4,000 frequent words and 10 for each source word: $out/test.out"
-$tied fairseq-generate "$out/data" "${plugin[@]}" --path "$out/model/checkpoint_best.pt" --beam 5 --max-tokens 4000 \
-  --candidate-frequent 4000 --candidate-per-word 10 --lexicon "$out/lexicon" \
-  --unk-replacement lexicon-lowercase --source-text "$out/text/test.src" > "$out/test.out" 2> "$out/generate.log"
+translate() { # LOG, flags
+  $tied fairseq-generate "$out/data" "${plugin[@]}" --path "$out/model/checkpoint_best.pt" --beam 5 --max-tokens 4000 \
+    --candidate-frequent 4000 --candidate-per-word 10 --lexicon "$out/lexicon" \
+    --source-text "$out/text/test.src" "${@:2}" 2> "$out/$1"
+}
+translate generate.log --unk-replacement lexicon-lowercase > "$out/test.out"
 tail -n 1 "$out/generate.log"
 grep '^D-' "$out/test.out" | sed 's/^D-//' | sort -n | cut -f3 > "$out/test.hyp"
 
@@ -61,3 +64,8 @@ paste -d '\n' "$out/text/test.src" "$out/text/test.tgt" "$out/test.hyp" /dev/nul
 step "8. Scores (words as they are: punctuation is split off already)"
 sacrebleu "$out/text/test.tgt" --input "$out/test.hyp" --metrics bleu chrf --tokenize none --force --format text 2>&1 |
   grep -v '^sacreBLEU'
+
+step "9. Names: source words outside the dictionary. What was replaced, and is unknown without replacement, is in [ ]"
+translate unreplaced.log > "$out/unreplaced.out"
+$tied python scripts/show_names.py --dict "$out/data/dict.src.txt" --source "$out/text/test.src" \
+  --reference "$out/text/test.tgt" --output "$out/test.out" --unreplaced "$out/unreplaced.out" --sentences 3

@@ -14,6 +14,6 @@ pairs=${3:-230000}
 config=$(realpath -m "${4:-$root/examples/europarl_en_de/config.yaml}")
 cd "$root"
 $tied scripts/prepare --source-lang en --target-lang de --trainpref "$raw/train" --validpref "$raw/dev" \
-  --testpref "$raw/test" --out "$out" --pairs "$pairs" --threshold 2
+  --testpref "$raw/test" --out "$out" --pairs "$pairs"
 $tied python scripts/run_experiment.py "$config" --prepared "$out" --out "$out/experiment"
 $tied lv-report "$out/experiment"

@@ -15,6 +15,7 @@ from lv_fairseq.candidates.lists import check_lexicon, union
 from lv_fairseq.decoding.search import Candidates, ListedSearch
 from lv_fairseq.decoding.source_text import SourceWords, WithSourceWords, read_text, word_places, words_of_batch
 from lv_fairseq.decoding.statistics import Statistics
+from lv_fairseq.decoding.unknown_alignment import alignment
 from lv_fairseq.decoding.unknown_words import replace_unknown
 from lv_fairseq.errors import UserError
 from lv_fairseq.lexicon import Lexicon
@@ -36,6 +37,7 @@ class Decoding:
     def __init__(self, cfg, source, target):
         self.cfg, self.source, self.target = cfg, source, target
         self.rule = str(cfg.unk_replacement)
+        self.align = alignment(str(cfg.unk_alignment), source)
         self.statistics = Statistics(replacing=self.rule != "none")
         self.inputs: Dict[Optional[str], SourceWords] = {}  # of each subset; None: what a program or a user typed
         self.typed: Optional[Typed] = None
@@ -154,7 +156,9 @@ class Decoding:
                 if not words[i]:
                     make_empty(hypothesis)
                 elif self.rule != "none":
-                    counts = replace_unknown(hypothesis, words[i], places, self.rule, self.target, self.lexicon)
+                    counts = replace_unknown(
+                        hypothesis, words[i], places, self.rule, self.target, self.lexicon, self.align
+                    )
                     if hypothesis is sentence[0]:
                         self.statistics.unknown += counts[0]
                         self.statistics.replaced += counts[1]

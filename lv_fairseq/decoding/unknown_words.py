@@ -7,6 +7,7 @@ from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
+from lv_fairseq.decoding.unknown_alignment import Alignment
 from lv_fairseq.errors import UserError
 from lv_fairseq.lexicon import Lexicon
 
@@ -59,7 +60,8 @@ def replace_unknown(
     places: Tensor,
     rule: str,
     dictionary: OpenDictionary,
-    lexicon: Optional[Lexicon] = None,
+    lexicon: Optional[Lexicon],
+    align: Alignment,
 ) -> Tuple[int, int]:
     """Give each unknown word of a hypothesis the word that its source word calls for.
 
@@ -68,6 +70,7 @@ def replace_unknown(
         source_words: the sentence as text
         places: where its words are among the source positions
         rule: one of RULES
+        align: which source word an unknown word stands for
 
     Returns: how many words were unknown, and how many of them were replaced.
     """
@@ -78,7 +81,7 @@ def replace_unknown(
     attention = hypothesis["attention"]
     if attention is None or attention.numel() == 0:
         raise UserError("--unk-replacement needs a model with attention")
-    looked_at = attention[places][:, unknown].argmax(dim=0).tolist()
+    looked_at = align(attention[places][:, unknown].detach().cpu().float().numpy(), source_words)
     words = [replacement(source_words[place], rule, lexicon) for place in looked_at]
     numbers = [dictionary.number_of(word) for word in words]
     hypothesis["tokens"] = tokens.index_put((unknown,), tokens.new_tensor(numbers))

@@ -37,6 +37,14 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Names:
+    """Source words outside the dictionary that the reference has: how many, and how many of them the output has."""
+
+    wanted: float
+    arrived: float
+
+
+@dataclass(frozen=True)
 class Output:
     """What a system made of a set, and what was measured then."""
 
@@ -44,6 +52,7 @@ class Output:
     bleu: Optional[float]
     signature: str
     tokenised_bleu: Optional[float]
+    names: Optional[Names]
 
 
 @dataclass(frozen=True)
@@ -193,8 +202,17 @@ def read_comparisons(systems: Part) -> List[Tuple[int, int]]:
 
 def read_output(part: Part) -> Output:
     return Output(
-        part["hypotheses"].run_file(), part["bleu"].number(), part["signature"].text(), part["tokenised_bleu"].number()
+        part["hypotheses"].run_file(),
+        part["bleu"].number(),
+        part["signature"].text(),
+        part["tokenised_bleu"].number(),
+        read_names(part["names"]),
     )
+
+
+def read_names(part: Part) -> Optional[Names]:
+    wanted, arrived = part["wanted"].number(), part["arrived"].number()
+    return Names(wanted, arrived) if wanted is not None and arrived is not None else None
 
 
 def read_grid_point(part: Part) -> GridPoint:

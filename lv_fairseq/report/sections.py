@@ -8,7 +8,7 @@ from lv_fairseq.report.drawing import svg
 from lv_fairseq.report.figures import Line, Picture, heat_map, line_picture
 from lv_fairseq.report.markup import Html, join, tag
 from lv_fairseq.report.part import measured
-from lv_fairseq.report.run import SETS, Attention, GridPoint, Run
+from lv_fairseq.report.run import SETS, Attention, GridPoint, Names, Run
 from lv_fairseq.report.scores import Difference, Scored, SetScores
 from lv_fairseq.report.tables import NOTHING, duration, filled_columns, marked, matrix, shown, table
 
@@ -178,7 +178,8 @@ def bleu(results: Results) -> Iterator:
         yield tag(
             "p",
             "BLEU is of detokenised text, by sacrebleu; tokenised BLEU is the paper\u2019s measure and depends on the "
-            "tokeniser: compare it with nothing else.",
+            "tokeniser: compare it with nothing else. Names are source words outside the dictionary of all words that "
+            "the reference has too, and how many of them the output has.",
             class_="quiet",
         )
     signatures = {which: scores[which].signatures for which in SETS if scores[which].signatures}
@@ -190,18 +191,25 @@ def bleu(results: Results) -> Iterator:
 
 
 def quality(run: Run, which: str, scores: SetScores) -> Optional[Html]:
-    """BLEU and tokenised BLEU of all systems on one set."""
-    tokenised = [system.outputs[which].tokenised_bleu if which in system.outputs else None for system in run.systems]
+    """BLEU, tokenised BLEU and names of all systems on one set."""
+    outputs = [system.outputs.get(which) for system in run.systems]
+    tokenised = [output.tokenised_bleu if output else None for output in outputs]
+    names = [output.names if output else None for output in outputs]
     columns = [
         [system.name for system in run.systems],
         mark([scored.bleu for scored in scores.systems], [with_interval(scored) for scored in scores.systems]),
         mark(tokenised, [shown(value, "{:.2f}") for value in tokenised]),
+        mark([one and one.arrived for one in names], list(map(arrived, names))),
     ]
-    heads, rows = filled_columns(["System", "BLEU", "tokenised BLEU"], list(zip(*columns)))
+    heads, rows = filled_columns(["System", "BLEU", "tokenised BLEU", "names"], list(zip(*columns)))
     if len(heads) == 1:
         return None
     caption = f"{SET_NAMES[which].capitalize()}. {'The best of a column is bold.' if len(rows) > 1 else ''}"
     return table(caption.strip(), heads, rows, kind="systems")
+
+
+def arrived(names: Optional[Names]) -> str:
+    return f"{names.arrived:,.0f} of {names.wanted:,.0f}" if names else NOTHING
 
 
 def differences(run: Run, scores: Dict[str, SetScores]) -> Iterator[Html]:

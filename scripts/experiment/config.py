@@ -19,6 +19,7 @@ DEFAULTS = {
     "tau": 15000,
     "reshuffle_tau": None,  # of the run with new partitions every epoch, if not the same
     "source_tau": 0,
+    "hide_rare_words": 0.0,  # A of --hide-rare-words, in LV runs; the baseline has unknown words without it
     "hours": 1.0,  # of training, the same for every run
     "frozen_hours": 0.25,  # of tuning with frozen word vectors, on top of that
     "seeds": [1, 2],  # of the LV runs, for the ensemble
@@ -79,6 +80,8 @@ def expected(key: str, value) -> str:
             return "a list, [...]"
         sound = value and all(map(whole, value)) and len(set(value)) == len(value)
         return "" if sound else f"a list of different whole numbers, at most {LARGEST}"
+    if key == "hide_rare_words":
+        return "" if number and 0 <= value < math.inf else "a number, 0 or more"
     if isinstance(default, float):
         return "" if number and 0 < value < math.inf else "a number above 0"
     lowest = 0 if key in ("source_tau", "attention") else 1
@@ -122,6 +125,7 @@ def signature(config: Dict) -> Dict:
         "shortlist": config["shortlist"],
         "tau": config["tau"],
         "reshuffle tau": config["reshuffle_tau"] or config["tau"],
+        "A of hidden words": config["hide_rare_words"],
         "hours": config["hours"],
         "runs at a time": config["parallel"],
         "beam": config["beam"],
