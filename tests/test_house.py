@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "processes": "errors",
     "files": "errors",
     "lock": "errors",
+    "results": "",
     "fingerprint": "errors files",
     "index_file": "errors",
     "data_folder": "errors index_file",
@@ -25,7 +26,7 @@ MAY_IMPORT = {
     "alignment": "errors files processes",
     "lexicon": "alignment errors files fingerprint progress",
     "corpus_coverage": "errors files",
-    "report": "errors progress",
+    "report": "errors progress results",
     # one concept each
     "partitions": "errors",
     "batching": "errors partitions",
@@ -37,7 +38,7 @@ MAY_IMPORT = {
     # what connects them
     "page_turner": "partitions word_tables",
     "models": "errors fingerprint rnnsearch word_tables",
-    "decoding": "candidates errors lexicon models word_tables",
+    "decoding": "candidates errors lexicon models results word_tables",
     "criterions": "errors models softmax",
     "task_config": "candidates data_folder decoding errors",
     "large_vocabulary": "batching data_folder decoding errors models page_turner task_config word_tables",
