@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 
-from lv_fairseq.softmax import limited, limited_cross_entropy
+from lv_fairseq.softmax import limited_cross_entropy, tau
 
 
 def make_inputs(args) -> tuple:
@@ -52,7 +52,7 @@ def by_chunks(features, weight, bias, targets, smoothing=0.0, chunk=None) -> Non
 
 
 def contestants(args) -> dict:
-    default = max(1, limited.CHUNK_BYTES // (4 * args.rows))
+    default = max(1, tau.CHUNK_BYTES // (4 * args.rows))
     chunks = [chunk for chunk in (32, 64, 128, 256, 512, 1024) if chunk < args.tokens] + [args.tokens]
     return {
         "bare products": bare_products,

@@ -10,7 +10,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks.translation import TranslationConfig
 from omegaconf import II
 
-from lv_fairseq.candidates.frequent import need_file
+from lv_fairseq.candidates.common_list import need_file
 from lv_fairseq.data_folder import check_shards, languages
 from lv_fairseq.decoding import ALIGNMENTS, RULES
 from lv_fairseq.errors import UserError

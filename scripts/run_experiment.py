@@ -33,6 +33,7 @@ from preparation.text import read_lines
 from programs import Parser, file_errors, made_whole
 from scoring import best_hypotheses, score, write_hypotheses
 
+from lv_fairseq import results
 from lv_fairseq.corpus_coverage import count_words, coverage
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import written_whole
@@ -45,7 +46,7 @@ STOPPED = (
     "the same command goes on; a training goes on from its last checkpoint, and fairseq saves one after each epoch if "
     "its flags do not say more often"
 )
-SCORES = ("bleu", "interval", "hypotheses", "ms_per_word", "summary")
+SCORES = ("bleu", "interval", "hypotheses", "ms_per_word", "decoding")
 
 
 class Experiment:
@@ -81,6 +82,7 @@ class Experiment:
         self.results["systems"] = self.decode_all(table)
         self.results["curves"] = self.curves(runs)
         self.results["attention"] = self.stages.stage("attention", lambda: self.attention(first, lists), list)
+        results.check(self.results)
         with written_whole(self.out / "results.json") as file:
             file.write(json.dumps(self.results, indent=1, ensure_ascii=False).encode())
         self.show()
@@ -234,13 +236,12 @@ class Experiment:
         write_hypotheses(hypotheses, detokenised)
         times = re.search(r"Translated [\d,]+ sentences \(([\d,]+) tokens\) in ([\d.]+)s", text)
         pace = 1000 * float(times.group(2)) / max(int(times.group(1).replace(",", "")), 1) if times else None
-        told = re.search(r"([\d,]+) sentences?, .*", text)
         return {
             **scores,
             "hypotheses": str(hypotheses.relative_to(self.out)),
             "ms_per_word": pace,
             "seconds": time.monotonic() - started,
-            "summary": told.group(0) if told else "",
+            "decoding": results.in_output(text),
         }
 
     def lexicon_for(self, data: Path) -> Path:
@@ -275,10 +276,9 @@ class Experiment:
 
         found = self.stages.together(lambda point=point: decode(*point) for point in grid)
         for (k, per_word), scores in zip(grid, found):
-            size = re.search(r"candidate lists of ([\d,]+) words", scores["summary"])
             entry = {"K": k, "K'": per_word, "bleu": scores["bleu"], "interval": scores["interval"]}
             entry.update({"sentences": sentences, "coverage": self.coverage(k, per_word)})
-            entry["mean_list"] = int(size.group(1).replace(",", "")) if size else None
+            entry["mean_list"] = scores["decoding"].get("mean_list")
             self.results["grid"].append(entry)
         best = max(self.results["grid"], key=lambda entry: entry["bleu"])
         return [best["K"], best["K'"]]
@@ -322,16 +322,7 @@ class Experiment:
         figures = {"id": row.id, "name": row.title, "note": row.note, "against": row.against}
         figures["checkpoints"] = [str(path.relative_to(self.out)) for path in row.paths]
         figures.update({"dev": self.decode(row, "valid"), "test": self.decode(row, "test")})
-        told = figures["test"]["summary"]
-        figures["decoding"] = {"ms_per_word": figures["test"]["ms_per_word"]}
-        for key, pattern in (
-            ("mean_list", r"lists of ([\d,]+) words"),
-            ("expanded", r"([\d,]+) sentences? decoded again"),
-            ("replaced", r"([\d,]+) of [\d,]+ unknown"),
-            ("unknown", r"[\d,]+ of ([\d,]+) unknown"),
-        ):
-            found = re.search(pattern, told)
-            figures["decoding"][key] = int(found.group(1).replace(",", "")) if found else None
+        figures["decoding"] = {**figures["test"]["decoding"], "ms_per_word": figures["test"]["ms_per_word"]}
         if not row.replace:  # what is unknown stands in the output
             lines = best_hypotheses(self.out / "outputs" / f"{row.id}.test.out")
             figures["decoding"]["unknown"] = sum(line.split().count("<unk>") for line in lines)

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 from collections import defaultdict
 from pathlib import Path
 
@@ -17,6 +18,7 @@ MAY_IMPORT = {
     "processes": "errors",
     "files": "errors",
     "lock": "errors",
+    "results": "",
     "fingerprint": "errors files",
     "index_file": "errors",
     "data_folder": "errors index_file",
@@ -24,7 +26,7 @@ MAY_IMPORT = {
     "alignment": "errors files processes",
     "lexicon": "alignment errors files fingerprint progress",
     "corpus_coverage": "errors files",
-    "report": "errors progress",
+    "report": "errors progress results",
     # one concept each
     "fairseq_patches": "errors files",
     "partitions": "errors",
@@ -36,7 +38,7 @@ MAY_IMPORT = {
     # what connects them
     "page_turner": "partitions word_tables",
     "models": "errors fingerprint rnnsearch word_tables",
-    "decoding": "candidates errors lexicon models word_tables",
+    "decoding": "candidates errors lexicon models results word_tables",
     "criterions": "errors models softmax",
     "task_config": "candidates data_folder decoding errors",
     "large_vocabulary": "batching data_folder decoding errors models page_turner task_config word_tables",
@@ -130,7 +132,7 @@ def has_flag(text: str) -> bool:
 
 def test_no_function_is_longer_than_a_page():
     long = []
-    for path in sources("lv_fairseq", "scripts", "benchmarks", "examples"):
+    for path in sources("lv_fairseq", "scripts", "benchmarks", "examples", "docs"):
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= LONGEST:
                 long.append(f"{path.relative_to(ROOT)}: {node.name}")
@@ -142,3 +144,18 @@ def test_every_own_command_is_in_the_room_of_commands():
     assert scripts == [(name, f"lv_fairseq.commands.{name.removeprefix('lv-')}") for name, _ in scripts]
     mains = {path.stem for path in (PACKAGE / "commands").glob("[a-z]*.py")}
     assert mains == {name.removeprefix("lv-") for name, _ in scripts}
+
+
+def test_the_walk_names_files_that_are_there():
+    walk = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## What we hold")[0]
+    names = {name for name in re.findall(r"[`(]([\w/]+\.(?:py|svg))[`)]", walk)}
+    places = (ROOT, PACKAGE, *(path for path in PACKAGE.iterdir() if path.is_dir()))
+    assert (
+        len(names) > 20 and {name for name in names if not any((place / name).is_file() for place in places)} == set()
+    )
+
+
+def test_the_pictures_are_those_that_the_script_draws(tmp_path):
+    runpy.run_path(str(ROOT / "docs" / "pictures.py"))["draw"](tmp_path)
+    for path in (ROOT / "docs").glob("*.svg"):
+        assert path.read_text(encoding="utf-8") == (tmp_path / path.name).read_text(encoding="utf-8")

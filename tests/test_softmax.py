@@ -10,7 +10,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_l
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lv_fairseq.softmax import full_cross_entropy, limited, limited_cross_entropy, listed_cross_entropy
+from lv_fairseq.softmax import full_cross_entropy, limited_cross_entropy, listed_cross_entropy, tau
 
 DOUBLE = torch.float64
 TOLERANCE = {DOUBLE: dict(rtol=1e-10, atol=1e-10), torch.float32: dict(rtol=1e-5, atol=1e-5)}
@@ -97,7 +97,7 @@ def test_values_and_gradients(tokens, rows, dim, spare, proposal, smoothing, chu
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", [DOUBLE, torch.float32])
 def test_many_rows(dtype, smoothing, monkeypatch):
-    monkeypatch.setattr(limited, "CHUNK_BYTES", 100_000)  # several chunks, and one that is not full
+    monkeypatch.setattr(tau, "CHUNK_BYTES", 100_000)  # several chunks, and one that is not full
     features, weight, *others = page(tokens=83, rows=3000, dim=32, spare=40, proposal=True, dtype=dtype)
     features, weight = (x.detach().div(4).requires_grad_() for x in (features, weight))
     loss, nll = limited_cross_entropy(features, weight, *others, smoothing)
@@ -185,7 +185,7 @@ def test_without_a_bias(smoothing):
 def test_without_gradients(smoothing, monkeypatch):
     inputs = page(spare=2, proposal=True)
     expected = reference(*inputs, smoothing)
-    monkeypatch.setattr(limited._LimitedCrossEntropy, "apply", None)
+    monkeypatch.setattr(tau._LimitedCrossEntropy, "apply", None)
     with torch.no_grad():
         values = limited_cross_entropy(*inputs, smoothing, chunk=4)
     detached = limited_cross_entropy(*(x.detach() for x in inputs), smoothing, chunk=4)

@@ -1,5 +1,6 @@
 """Names and numbers outside both vocabularies, with a network that translates word for word (networks.py)."""
 
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from conftest import BIN, PLUGIN, ROOT, SMALL, WORDS, generate_here, hypotheses,
 from fairseq import checkpoint_utils, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-from lv_fairseq import Lexicon, UserError
+from lv_fairseq import Lexicon, UserError, results
 from lv_fairseq.decoding import OpenDictionary
 from lv_fairseq.decoding.unknown_words import replacement
 from lv_fairseq.lexicon.entries import Entries
@@ -87,7 +88,11 @@ def test_they_arrive_in_interactive_in_order_and_in_batches(names):
     batches = ("--buffer-size", 25, "--batch-size", 7)
     output, told = interactive(names, *options, *batches, input=(names / "test.src").read_bytes())
     assert hypotheses(output) == translations(names / "test.src", "lexicon-lowercase")
-    assert "60 sentences" in told and "unknown words replaced" in told
+    sentence, line = told.splitlines()[-2:]  # for people, and the same as data
+    assert "60 sentences" in sentence and "unknown words replaced" in sentence
+    figures = results.in_output(told)
+    assert figures == json.loads(line)["lv_fairseq"] and figures["sentences"] == 60 and figures["mean_list"] is None
+    assert f"{figures['replaced']:,} of {figures['unknown']:,} unknown words replaced" in sentence
 
 
 def test_candidate_lists_do_not_depend_on_the_batch(names):

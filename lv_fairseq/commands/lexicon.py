@@ -8,7 +8,7 @@ from typing import Callable, List, Optional, Sequence
 
 import numpy as np
 
-from lv_fairseq.candidates.frequent import most_frequent
+from lv_fairseq.candidates.common_list import most_frequent
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.fingerprint import SPECIALS, dictionary_words
 from lv_fairseq.lexicon import formats

@@ -10,6 +10,7 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tokenizer import tokenize_line
 
+from lv_fairseq import results
 from lv_fairseq.candidates import CandidateLists, ranking_from
 from lv_fairseq.candidates.lists import check_lexicon, union
 from lv_fairseq.decoding.search import Candidates, ListedSearch
@@ -206,7 +207,7 @@ class Decoding:
 
     def _tell(self) -> None:
         if self.statistics.sentences:
-            print(self.statistics.summary(), file=sys.stderr)
+            print(self.statistics.summary(), results.line_of(self.statistics.figures()), sep="\n", file=sys.stderr)
 
     def lists_of_batch(self, sample: Dict) -> Tuple[CandidateLists, List[np.ndarray]]:
         """What knows the words that are on every list, and the other words of each sentence of a batch."""

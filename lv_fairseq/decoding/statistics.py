@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lv_fairseq import results
+
 
 @dataclass
 class Statistics:
@@ -34,6 +36,19 @@ class Statistics:
         if self.replaced < self.unknown:
             parts.append(f"{self.unknown - self.replaced:,} need the source text (--source-text)")
         return ", ".join(parts)
+
+    def figures(self) -> results.Decoding:
+        """The same as data."""
+        lists, replacing = bool(self.lists), self.replacing
+        return {
+            "sentences": self.sentences,
+            "mean_list": round(self.words / self.lists) if lists else None,
+            "expanded": self.expanded if lists else None,
+            "list_seconds": self.list_seconds if lists else None,
+            "search_seconds": self.search_seconds - self.list_seconds if lists else None,
+            "unknown": self.unknown if replacing else None,
+            "replaced": self.replaced if replacing else None,
+        }
 
 
 def counted(number: int, what: str) -> str:

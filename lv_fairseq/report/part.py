@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from lv_fairseq.errors import UserError
 from lv_fairseq.report.run_file import MEGABYTE, RunFile
 from lv_fairseq.report.tables import NOTHING
+from lv_fairseq.results import Results, inside
 
 NAME = "results.json"
 BEYOND = 1e15  # all measure
@@ -23,10 +24,14 @@ def clean(text: str) -> str:
 
 
 class Part:
-    """A value of the JSON file and where it stands, so that an error can say what is wrong where."""
+    """A value of the JSON file and where it stands, so that an error can say what is wrong where.
 
-    def __init__(self, value: Any, place: str, file: RunFile):
-        self.value, self.place, self.file = value, place, file
+    Args:
+        kind: what `lv_fairseq.results` says of it: no name can be asked for that is not in the schema
+    """
+
+    def __init__(self, value: Any, place: str, file: RunFile, kind: Any = Any):
+        self.value, self.place, self.file, self.kind = value, place, file, kind
 
     def wrong(self, expected: str) -> UserError:
         shown = reprlib.repr(self.value)  # a short one of anything
@@ -38,13 +43,14 @@ class Part:
         """The fields of an object; none if it is missing."""
         if not isinstance(self.value, (dict, type(None))):
             raise self.wrong("an object")
-        for name in self.value or {}:
-            yield name, self[name]
+        for name, value in (self.value or {}).items():
+            yield name, Part(value, f"{self.place}.{name}" if self.place else name, self.file)
 
     def __getitem__(self, name: str) -> "Part":
         if not isinstance(self.value, (dict, type(None))):
             raise self.wrong("an object")
-        return Part((self.value or {}).get(name), f"{self.place}.{name}" if self.place else name, self.file)
+        place = f"{self.place}.{name}" if self.place else name
+        return Part((self.value or {}).get(name), place, self.file, inside(self.kind, name))
 
     def elements(self, most: int) -> List["Part"]:
         """The elements of a list; none if it is missing."""
@@ -52,7 +58,8 @@ class Part:
             raise self.wrong("a list")
         if len(self.value or []) > most:
             raise self.wrong(f"a list of at most {most:,}")
-        return [Part(value, f"{self.place}[{i}]", self.file) for i, value in enumerate(self.value or [])]
+        parts = enumerate(self.value or [])
+        return [Part(value, f"{self.place}[{i}]", self.file, inside(self.kind, i)) for i, value in parts]
 
     def number(self) -> Optional[float]:
         """None if it is missing or nothing that can be measured: negative, not finite, or beyond all measure."""
@@ -114,7 +121,7 @@ def thousands(number: float) -> str:
 def read_part(folder: Path) -> Part:
     """All that the file says."""
     file = RunFile(folder, NAME)
-    return Part(parsed(file), "", file)
+    return Part(parsed(file), "", file, Results)
 
 
 def parsed(file: RunFile) -> Dict:

@@ -5,7 +5,7 @@ from typing import Iterable, Optional, Tuple
 import torch
 from torch import Tensor
 
-from lv_fairseq.softmax.limited import CHUNK_BYTES, add_product, log_normaliser
+from lv_fairseq.softmax.tau import CHUNK_BYTES, add_product, log_normaliser
 
 Chunk = Tuple[int, Tensor, Optional[Tensor]]  # the first word's number, weight (rows x dim), bias (rows)
 

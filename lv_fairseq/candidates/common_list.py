@@ -1,4 +1,5 @@
-"""Which target words are frequent: by the counts of a text or a dictionary, instead of the place in the dictionary."""
+"""Which target words come first into the common list: by the counts of a text or a dictionary, instead of the place in
+the dictionary."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Cross entropy over the rows of a page: the words V'_i of a partition, in place of all words V.
+"""The tau softmax: cross entropy over the rows of a page, the words V'_i of a partition, in place of all words V.
 
 With a proposal distribution Q the paper's gradient is
 
