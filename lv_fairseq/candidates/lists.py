@@ -103,11 +103,11 @@ class CandidateLists:
         """Lists with twice the K and twice the K'."""
         return self._with(2 * self.frequent, 2 * self.per_word)
 
-    def at_least(self, columns: int) -> "CandidateLists":
-        """Lists with so many more frequent words that at least ``columns`` words are common, or all that there are."""
-        lists, columns = self, min(columns, self.words)
-        while len(lists.common) < columns:  # again if some of the new words were common before
-            lists = self._with(lists.frequent + columns - len(lists.common), self.per_word)
+    def at_least(self, words: int) -> "CandidateLists":
+        """Lists with so many more frequent words that at least ``words`` of them are common, or all that there are."""
+        lists, words = self, min(words, self.words)
+        while len(lists.common) < words:  # again if some of the new words were common before
+            lists = self._with(lists.frequent + words - len(lists.common), self.per_word)
         return lists
 
     def reason(self, word: int, source_words: Sequence[str]) -> str:
