@@ -57,7 +57,7 @@ SIZES = {
 JOINED = {"transformer": ["--share-all-embeddings"]}  # the architectures with one table for both languages
 DEFAULTS = {
     "rnnsearch": dict(words=500_000, frequent=15_000, scale=0.25, beam=12, batch=[1], turns=6),
-    "transformer": dict(words=256_000, frequent=5_000, scale=1.0, beam=5, batch=[1, 16], turns=4),
+    "transformer": dict(words=256_000, frequent=5_000, scale=1.0, beam=5, batch=[1, 16], turns=3),
 }
 
 
