@@ -79,6 +79,14 @@ class ListedSearch:
     def __getattr__(self, name: str):
         return getattr(self.__dict__["generator"], name)
 
+    def forward(
+        self, sample: Dict, prefix_tokens: Optional[WordNumbers] = None, bos_token: Optional[int] = None
+    ) -> List:
+        """The other way in that fairseq's generators have."""
+        return self.generate(self.generator.model.models, sample, prefix_tokens, bos_token=bos_token)
+
+    __call__ = forward
+
     @torch.no_grad()
     def generate(
         self,
@@ -94,6 +102,7 @@ class ListedSearch:
         named = named_words(len(source_words), prefix_tokens, constraints)
         result: List[List[Dict]] = [[] for _ in source_words]
         again = list(range(len(source_words)))
+        longest = int(sample["net_input"]["src_tokens"].ne(self.pad).sum(dim=1).argmax())
         for attempt in range(1 + self.retries):
             self.statistics.expanded += len(again) if attempt == 1 else 0
             start = time.perf_counter()
@@ -101,13 +110,16 @@ class ListedSearch:
             wide = lists.at_least(2 * self.beam_size + lists.dictionary.nspecial)
             candidates = self._candidates(wide, source_words, named)
             self.statistics.list_seconds += time.perf_counter() - start
-            rows = torch.tensor(again, device=sample["net_input"]["src_tokens"].device)
-            part = sample if len(again) == len(result) else part_of(sample, rows)
+            self.statistics.add_lists(np.array([len(candidates[i]) for i in again]))
+            searched = sorted({*again, longest})  # with the longest one, a part of a batch is as wide as the batch
+            rows = torch.tensor(searched, device=sample["net_input"]["src_tokens"].device)
+            part = sample if len(searched) == len(result) else part_of(sample, rows)
             prefix = None if prefix_tokens is None else prefix_tokens[rows]
             constraint = None if constraints is None else constraints[rows.to(constraints.device)]
-            found = self._search([candidates[i] for i in again], part, prefix, constraint, bos_token)
-            for i, hypotheses in zip(again, found):
-                result[i] = hypotheses or result[i]
+            found = self._search([candidates[i] for i in searched], part, prefix, constraint, bos_token)
+            for i, hypotheses in zip(searched, found):
+                if i in again:
+                    result[i] = hypotheses or result[i]
             self.statistics.search_seconds += time.perf_counter() - start
             again = [i for i in again if not self._ended(result[i], sample)]
             if not again or lists.whole:
@@ -143,7 +155,6 @@ class ListedSearch:
 
     def _search(self, candidates: List[Candidates], sample: Dict, prefix_tokens, constraints, bos_token) -> List:
         """fairseq's search over the lists of some sentences."""
-        self.statistics.add_lists(np.array(list(map(len, candidates))))
         columns = self._columns(candidates, bos_token, sample["net_input"]["src_tokens"].device)
         if prefix_tokens is not None:
             prefix_tokens = columns.of_words(prefix_tokens)
