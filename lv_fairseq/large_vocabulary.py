@@ -7,6 +7,7 @@ from typing import Optional
 
 from fairseq import metrics, utils
 
+from lv_fairseq import fairseq_patches
 from lv_fairseq.batching.epochs import PartitionedIterator
 from lv_fairseq.batching.hidden_words import HiddenWords, HidingDataset, hidden_words
 from lv_fairseq.batching.look_ahead import LookAheadDataset
@@ -17,7 +18,7 @@ from lv_fairseq.errors import UserError
 from lv_fairseq.models.families import adopt_model
 from lv_fairseq.page_turner import PageTurner
 from lv_fairseq.partitions.sentences import sentences
-from lv_fairseq.task_config import check
+from lv_fairseq.task_config import check, leave_out_training
 from lv_fairseq.word_tables import Tables, WithoutTables, freeze
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ class LargeVocabulary:
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
+        if kwargs.get("from_checkpoint"):
+            leave_out_training(cfg, fairseq_patches.overrides.get() or {})
         check(cfg)
         return super().setup_task(cfg, **kwargs)
 
@@ -43,14 +46,7 @@ class LargeVocabulary:
         self._iterator: Optional[PartitionedIterator] = None  # over the training data, of this epoch or of all
 
     def build_model(self, cfg, from_checkpoint=False):
-        model = None
-        if from_checkpoint:  # word tables that are about to be loaded need no memory and no initial values
-            with WithoutTables(len(self.source_dictionary), len(self.target_dictionary)):
-                model = super().build_model(cfg, from_checkpoint)
-            tables = self.adopt(model)
-            others = {id(x) for x in model.parameters()} - {id(x) for table in tables or () for x in table.parameters()}
-            if any(x.is_meta for x in model.parameters() if id(x) in others):  # of as many rows as a table by chance
-                model = None
+        model = self._build_without_tables(cfg) if from_checkpoint else None
         if model is None:
             model = super().build_model(cfg, from_checkpoint)
             tables = self.adopt(model)
@@ -62,6 +58,22 @@ class LargeVocabulary:
             unigram = str(self.cfg.proposal) == "unigram"
             self.pages = PageTurner(tables, self.cfg.tau, self.cfg.source_tau, self.tgt_dict.nspecial, unigram)
         return model
+
+    def _build_without_tables(self, cfg):
+        """A model whose word tables are about to be loaded: they need no memory and no initial values. None if other
+        parts have by chance as many rows as a table."""
+        for name in ("encoder_embed_path", "decoder_embed_path"):  # initial values too, of a file that may be gone
+            if getattr(cfg, name, None):
+                setattr(cfg, name, None)
+        try:
+            with WithoutTables(len(self.source_dictionary), len(self.target_dictionary)):
+                model = super().build_model(cfg, from_checkpoint=True)
+        except RuntimeError:  # torch's, if values are asked for that are not there
+            return None
+        tables = self.adopt(model) or ()
+        mine = {id(x) for table in tables for x in table.parameters()}
+        others = [x for x in (*model.parameters(), *model.buffers()) if id(x) not in mine]
+        return None if any(x.is_meta for x in others) else model
 
     def adopt(self, model) -> Optional[Tables]:
         """Put word tables into a model. One that has no place for them stays as it is, if no option needs them."""

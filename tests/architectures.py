@@ -33,3 +33,9 @@ ARCHITECTURES = {
     "fconv-tied": Architecture((*FCONV, "--share-input-output-embed")),
 }
 REQUIRED = ("rnnsearch", "transformer", "transformer-tied", "transformer-joined", "lstm", "fconv")
+
+
+def sized(flags: tuple, size: int) -> tuple:
+    """The same architecture with this size for all that has one."""
+    before = ("", *flags)
+    return tuple(size if str(name).endswith(("-dim", "-size")) else flag for name, flag in zip(before, flags))

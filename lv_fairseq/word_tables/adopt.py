@@ -73,8 +73,8 @@ class WithoutTables(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if function is torch.empty and args:
-            shape = args[0] if isinstance(args[0], (tuple, list, torch.Size)) else args
+        if function in (torch.empty, torch.empty_like) and args:  # the second one in nn.utils.skip_init
+            shape = args[0] if isinstance(args[0], (tuple, list)) else getattr(args[0], "shape", args)
             if shape and shape[0] in self.sizes:
                 kwargs = {**kwargs, "device": "meta"}
         if function is torch.Tensor.cpu and args[0].is_meta:  # BART draws its values there
