@@ -7,6 +7,7 @@ from typing import Optional
 
 from fairseq import metrics, utils
 
+from lv_fairseq import fairseq_patches
 from lv_fairseq.batching.epochs import PartitionedIterator
 from lv_fairseq.batching.hidden_words import HiddenWords, HidingDataset, hidden_words
 from lv_fairseq.batching.look_ahead import LookAheadDataset
@@ -17,7 +18,7 @@ from lv_fairseq.decoding import Decoding, OpenDictionary
 from lv_fairseq.errors import UserError
 from lv_fairseq.models.families import adopt_model
 from lv_fairseq.page_turner import PageTurner
-from lv_fairseq.task_config import check
+from lv_fairseq.task_config import check, leave_out_training
 from lv_fairseq.word_tables import Tables, freeze, to_be_loaded
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ class LargeVocabulary:
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
+        if kwargs.get("from_checkpoint"):
+            leave_out_training(cfg, fairseq_patches.overrides.get() or {})
         check(cfg)
         return super().setup_task(cfg, **kwargs)
 
@@ -45,6 +48,9 @@ class LargeVocabulary:
     def build_model(self, cfg, from_checkpoint=False):
         build = partial(super().build_model, cfg, from_checkpoint)
         if from_checkpoint:  # to decode with: what its training did with the tables is over
+            for name in ("encoder_embed_path", "decoder_embed_path"):  # initial values, of a file that may be gone
+                if getattr(cfg, name, None):
+                    setattr(cfg, name, None)
             return to_be_loaded(build, self.adopt, len(self.source_dictionary), len(self.target_dictionary))
         model = build()
         tables = self.adopt(model)

@@ -1,9 +1,10 @@
 """The options of ``--task lv_translation``, and what can be wrong with them."""
 
+import logging
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum
@@ -14,6 +15,8 @@ from lv_fairseq.candidates.common_list import need_file
 from lv_fairseq.data_folder import check_shards, languages
 from lv_fairseq.decoding import ALIGNMENTS, RULES
 from lv_fairseq.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 
 def _option(default, help: str):
@@ -122,6 +125,31 @@ class LVTranslationConfig(TranslationConfig):
     memory_efficient_bf16: bool = II("common.memory_efficient_bf16")
     distributed_world_size: int = II("distributed_training.distributed_world_size")
     ddp_backend: Any = II("distributed_training.ddp_backend")
+
+
+TRAINING = ("tau", "source_tau", "reshuffle_partitions", "freeze_word_tables", "proposal", "hide_rare_words")
+TRAINING += ("sort_window",)
+LISTS = ("lexicon", "frequent_words", "candidate_frequent", "candidate_per_word", "candidate_source_words")
+LISTS += ("candidate_scope", "print_candidates", "validation_vocab")
+
+
+def leave_out_training(cfg: LVTranslationConfig, overrides: Dict[str, Any]) -> None:
+    """Of settings that come from a checkpoint: its training is over, and files that it read may be gone.
+
+    Args:
+        overrides: what a user has named in their place, and what stays therefore
+    """
+    named = {**overrides, **(overrides["task"] if isinstance(overrides.get("task"), dict) else {})}
+    files = [name for name in ("lexicon", "frequent_words", "source_text") if name not in named and cfg[name]]
+    gone = {name: cfg[name] for name in files if not os.path.exists(cfg[name])}
+    needless = {*TRAINING, *gone, *(LISTS if {"lexicon", "frequent_words"} & set(gone) else ())}
+    if "lexicon" in gone and str(cfg.unk_replacement).startswith("lexicon"):
+        needless.add("unk_replacement")
+    if gone:
+        what = " and ".join(f"--{name.replace('_', '-')} {path}" for name, path in gone.items())
+        logger.warning("the checkpoint was trained with %s, which is gone: left out, with all that needs it", what)
+    for name in needless - set(named):
+        cfg[name] = LVTranslationConfig.__dataclass_fields__[name].default
 
 
 def check(cfg: LVTranslationConfig) -> None:

@@ -38,7 +38,12 @@ def checkpoint(path: Path, data: Path, set_weights: Callable, **options) -> Path
     model = task.build_model(cfg.model)
     with torch.no_grad():
         set_weights(model, task)
-    state = {"cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True), "model": model.state_dict()}
+    return save(path, cfg, model.state_dict())
+
+
+def save(path: Path, cfg, weights: Dict) -> Path:
+    """A checkpoint of these weights, as fairseq-train writes it before the first update."""
+    state = {"cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True), "model": weights}
     history = [{"optimizer_name": "FairseqSGD", "lr_scheduler_state": {}, "num_updates": 0}]
     torch.save({**state, "args": None, "optimizer_history": history, "extra_state": {}, "task_state": {}}, path)
     return path

@@ -102,7 +102,6 @@ class ListedSearch:
         named = named_words(len(source_words), prefix_tokens, constraints)
         result: List[List[Dict]] = [[] for _ in source_words]
         again = list(range(len(source_words)))
-        longest = int(sample["net_input"]["src_tokens"].ne(self.pad).sum(dim=1).argmax())
         for attempt in range(1 + self.retries):
             self.statistics.expanded += len(again) if attempt == 1 else 0
             start = time.perf_counter()
@@ -111,7 +110,9 @@ class ListedSearch:
             candidates = self._candidates(wide, source_words, named)
             self.statistics.list_seconds += time.perf_counter() - start
             self.statistics.add_lists(np.array([len(candidates[i]) for i in again]))
-            searched = sorted({*again, longest})  # with the longest one, a part of a batch is as wide as the batch
+            searched = again
+            if len(again) < len(result):  # with the longest one, a part of a batch is as wide as the batch
+                searched = sorted({*again, int(sample["net_input"]["src_tokens"].ne(self.pad).sum(dim=1).argmax())})
             rows = torch.tensor(searched, device=sample["net_input"]["src_tokens"].device)
             part = sample if len(searched) == len(result) else part_of(sample, rows)
             prefix = None if prefix_tokens is None else prefix_tokens[rows]

@@ -4,9 +4,10 @@ from functools import cache
 
 from lv_fairseq.errors import show_in_one_line
 from lv_fairseq.fairseq_patches import checkpoints, commands, readers, settings, training
+from lv_fairseq.fairseq_patches.checkpoints import overrides
 from lv_fairseq.fairseq_patches.training import meet_every_optimizer
 
-__all__ = ["apply", "meet_every_optimizer"]
+__all__ = ["apply", "meet_every_optimizer", "overrides"]
 
 
 @cache

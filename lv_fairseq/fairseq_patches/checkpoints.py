@@ -7,6 +7,8 @@ import re
 import shutil
 import sys
 import types
+from contextvars import ContextVar
+from typing import Any, Dict, Optional
 
 import torch
 from fairseq import checkpoint_utils
@@ -21,6 +23,9 @@ PLAIN = ("--", "Criterion does not match", "Optimizer does not match", "Cannot l
 # what settings that are none lead to
 WRONG = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 WRONG += (OSError, EOFError, pickle.UnpicklingError, OmegaConfBaseException)
+
+# what a user has named in the place of a checkpoint's settings, while a task and models are made of these
+overrides: ContextVar[Optional[Dict[str, Any]]] = ContextVar("overrides", default=None)
 
 
 def load_safely() -> None:
@@ -104,9 +109,10 @@ def name_unusable_files() -> None:
         except WRONG as error:
             raise UserError(f"the checkpoint {path} cannot be used: it is not fairseq's ({shown(error)})") from error
 
-    def ensemble_or_say(filenames, *args, **kwargs):
+    def ensemble_or_say(filenames, arg_overrides=None, *args, **kwargs):
+        before = overrides.set(arg_overrides)
         try:
-            return ensemble(filenames, *args, **kwargs)
+            return ensemble(filenames, arg_overrides, *args, **kwargs)
         except UserError:
             raise
         except Exception as error:
@@ -116,6 +122,8 @@ def name_unusable_files() -> None:
             if isinstance(error, WRONG) or str(error).startswith("Could not infer"):
                 raise UserError(f"no model can be made of {', '.join(filenames)}: {shown(error)}") from error
             raise
+        finally:
+            overrides.reset(before)
 
     def restore_or_say(*args, **kwargs):
         try:

@@ -1,5 +1,6 @@
 """Puts word tables into a model, in the place of its own."""
 
+import contextlib
 import itertools
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
@@ -72,13 +73,14 @@ def to_be_loaded(
         adopt: gives it word tables, or None
         sizes: of vocabularies
     """
-    with _WithoutTables(*sizes):
+    with _WithoutTables(*sizes), contextlib.suppress(RuntimeError):  # torch's, if values are asked for
         model = build()
-    ours = {id(parameter) for table in adopt(model) or () for parameter in table.parameters()}
-    everything = itertools.chain(model.parameters(), model.buffers())
-    if any(tensor.is_meta and id(tensor) not in ours for tensor in everything):  # it has as many rows by chance
-        model = build()
-        adopt(model)
+        ours = {id(parameter) for table in adopt(model) or () for parameter in table.parameters()}
+        everything = itertools.chain(model.parameters(), model.buffers())
+        if not any(tensor.is_meta and id(tensor) not in ours for tensor in everything):
+            return model
+    model = build()  # something else of it has as many rows by chance, and is needed
+    adopt(model)
     return model
 
 
@@ -91,8 +93,8 @@ class _WithoutTables(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if function is torch.empty and args:
-            shape = args[0] if isinstance(args[0], (tuple, list, torch.Size)) else args
+        if function in (torch.empty, torch.empty_like) and args:  # the second one in nn.utils.skip_init
+            shape = args[0] if isinstance(args[0], (tuple, list)) else getattr(args[0], "shape", args)
             if shape and shape[0] in self.sizes:
                 kwargs = {**kwargs, "device": "meta"}
         if function is torch.Tensor.cpu and args[0].is_meta:  # BART draws its values there

@@ -60,7 +60,9 @@ class WordTable(nn.Module):
                 sizes = f"{tuple(saved.shape)} in the checkpoint, {tuple(whole.shape)} in this model"
                 errors.append(f"{prefix + name} is of another size: {sizes}")
             elif whole.is_meta:  # take what was loaded, maybe a file that is mapped, and copy nothing
-                setattr(self, name, nn.Parameter(saved.detach().to(whole.dtype), parameter.requires_grad))
+                if not hasattr(parameter, "loaded"):  # else another table has it too
+                    parameter.loaded = nn.Parameter(saved.detach().to(whole.dtype), parameter.requires_grad)
+                setattr(self, name, parameter.loaded)
             elif self.page is not None:
                 parameter.host.load(saved)
             else:
