@@ -92,6 +92,16 @@ class LVTranslationConfig(TranslationConfig):
         "(copy); its best translation in --lexicon, if there is one (lexicon); the same, but only if the source word "
         "begins with a lowercase letter, the paper's rule (lexicon-lowercase)",
     )
+    alignment_layer: Optional[int] = _option(
+        None,
+        "the layer of a transformer's decoder, from 0, whose attention --unk-replacement goes by (default: the "
+        "one that transformer_align was trained to align with, else the last)",
+    )
+    alignment_heads: Optional[int] = _option(
+        None,
+        "how many heads of that layer, from the first on: their mean is taken (default: those that transformer_align "
+        "was trained to align with, else all)",
+    )
     source_text: Optional[str] = _option(
         None,
         "for fairseq-generate: the tokenised source text of the subset, so that words outside the dictionary can be "

@@ -12,6 +12,7 @@ from fairseq.tokenizer import tokenize_line
 
 from lv_fairseq.candidates import CandidateLists, ranking_from
 from lv_fairseq.candidates.lists import check_lexicon, union
+from lv_fairseq.decoding.attention import check_heads, heads_of, look_again
 from lv_fairseq.decoding.search import Candidates, ListedSearch
 from lv_fairseq.decoding.source_text import SourceWords, WithWords, read_text, word_places, words_of_batch
 from lv_fairseq.decoding.statistics import Statistics
@@ -73,6 +74,8 @@ class Decoding:
             args: fairseq's options for generation
             prefix_function: fairseq's prefix_allowed_tokens_fn
         """
+        if self.rule != "none":
+            check_heads(models, self.cfg.alignment_layer, self.cfg.alignment_heads)
         mean = str(self.cfg.ensemble_mean)
         if self.lists is None and mean == "probability":
             return generator
@@ -144,6 +147,8 @@ class Decoding:
         hypotheses = search({**sample, "source_words": words})
         if not isinstance(generator, (SequenceGenerator, ListedSearch)):
             return hypotheses
+        if self.rule != "none":
+            self._look_again(generator, sample, hypotheses)
         tokens = sample["net_input"]["src_tokens"]
         pad = self.source.pad()
         encoder = getattr(generator.model.single_model, "encoder", None)
@@ -162,6 +167,14 @@ class Decoding:
         if self.cfg.print_candidates and self.lists is not None:
             self._print_candidates(sample, typed, words, hypotheses)
         return hypotheses
+
+    def _look_again(self, generator, sample: Dict, hypotheses: List[List[Dict]]) -> None:
+        """Hypotheses with unknown words get the attention that options or models name, if the search keeps another."""
+        models = list(generator.model.models)
+        heads = [heads_of(model, self.cfg.alignment_layer, self.cfg.alignment_heads) for model in models]
+        if any(heads):
+            numbers = {"unknown": self.target.unk(), "first": generator.eos, "pad": self.target.pad()}
+            look_again(models, heads, sample, hypotheses, **numbers)
 
     def words_of(self, sample: Dict) -> List[List[str]]:
         """The source words of a batch; without a text, those of the dictionary."""

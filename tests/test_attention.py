@@ -1,0 +1,205 @@
+"""Which attention unknown words are replaced by, where a model has several: compared with plain calls of the model."""
+
+import re
+from argparse import Namespace
+
+import fairseq.options
+import numpy as np
+import pytest
+import torch
+from fairseq import tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.sequence_generator import SequenceGenerator
+from small_corpus import MODEL, PLUGIN, configure, write_corpus
+
+from lv_fairseq import UserError
+from lv_fairseq.decoding.attention import Heads, heads_of
+from lv_fairseq.models.families import word_tables
+
+SIZES = ("--encoder-embed-dim", 16, "--decoder-embed-dim", 16, "--encoder-ffn-embed-dim", 24)
+SIZES += ("--decoder-ffn-embed-dim", 24, "--encoder-attention-heads", 2, "--decoder-attention-heads", 4)
+SIZES += ("--encoder-layers", 1, "--decoder-layers", 3, "--dropout", 0.0)
+ALIGN = ("--arch", "transformer_align", *SIZES, "--alignment-layer", 1, "--alignment-heads", 2)
+ARCHS = {
+    "transformer": ("--arch", "transformer", *SIZES),
+    "align": ALIGN,
+    "full context": (*ALIGN, "--full-context-alignment"),
+    "lstm": ("--arch", "lstm", "--encoder-embed-dim", 12, "--encoder-hidden-size", 14, "--decoder-embed-dim", 12),
+    "rnnsearch": MODEL,
+}
+LAST = Heads(2, 4)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus"), pairs=40, splits=("train", "valid", "test"))
+
+
+@pytest.fixture(scope="module")
+def model(corpus):
+    """A model of each kind, with weights far from zero."""
+    made = {}
+
+    def make(name: str, seed: int = 1):
+        if (name, seed) not in made:
+            model = configure(corpus, model=ARCHS[name])[2].eval()
+            random = np.random.default_rng(seed)
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.copy_(torch.from_numpy(random.normal(0, 0.6, parameter.shape)))
+            made[name, seed] = model
+        return made[name, seed]
+
+    return make
+
+
+PREFIX = torch.tensor([[5, 3, 3, 6], [3, 7, 1, 1], [1, 1, 1, 1], [8, 9, 10, 3]])  # 3: an unknown word, 1: any word
+
+
+def decode(corpus, models, *flags, beam=2):
+    """What the task makes of 4 sentences, and the batch. Their translations begin with the words of a prefix, and have
+    no other unknown word."""
+    flags = [str(x) for x in (corpus, *PLUGIN, "--path", "x", *flags)]
+    args = fairseq.options.parse_args_and_arch(fairseq.options.get_generation_parser(), flags)
+    task = tasks.setup_task(convert_namespace_to_omegaconf(args).task)
+    task.load_dataset("test")
+    data = task.dataset("test")
+    sample = data.collater([data[i] for i in range(4)])
+    generator = task.build_generator(models, Namespace(beam=beam, max_len_b=5, unkpen=1e6))
+    return task, generator, sample, task.inference_step(generator, models, sample, prefix_tokens=PREFIX)
+
+
+def plainly(models, heads, sample, sentence, words):
+    """The attention of one sentence alone, by a plain call of each model that scores all words."""
+    inputs = sample["net_input"]
+    rows = []
+    for model, mine in zip(models, heads):
+        encoded = model.encoder(inputs["src_tokens"][sentence : sentence + 1], inputs["src_lengths"][[sentence]])
+        options = mine._asdict() if mine else {}
+        _, extra = model.decoder(torch.tensor([[2, *words[:-1]]]), encoder_out=encoded, **options)
+        rows.append((extra["attn"][0] if isinstance(extra, dict) else extra)[0])
+    return torch.stack(rows).mean(dim=0).t()
+
+
+COPY = ("--unk-replacement", "copy")
+
+
+@pytest.mark.parametrize(
+    "name, flags, heads",
+    [
+        ("transformer", (), None),
+        ("transformer", ("--alignment-layer", 0), Heads(0, 4)),
+        ("transformer", ("--alignment-heads", 1), Heads(2, 1)),
+        ("transformer", ("--alignment-layer", 2, "--alignment-heads", 4), None),
+        ("align", (), Heads(1, 2)),
+        ("align", ("--alignment-heads", 1), Heads(1, 1)),
+        ("align", ("--alignment-layer", 0), Heads(0, 4)),
+        ("align", ("--alignment-layer", 2), None),
+        ("full context", (), Heads(1, 2, True)),
+        ("full context", ("--alignment-layer", 1), Heads(1, 2, True)),
+        ("full context", ("--alignment-layer", 0), Heads(0, 4)),
+        ("lstm", (), None),
+        ("rnnsearch", (), None),
+    ],
+)
+def test_it_is_what_options_or_the_model_name(model, name, flags, heads):
+    named = dict(zip(flags[::2], flags[1::2]))
+    found = heads_of(model(name), named.get("--alignment-layer"), named.get("--alignment-heads"))
+    assert found == heads
+
+
+@pytest.mark.parametrize("lists, left", [((), True), (("--candidate-frequent", 20, "--candidate-retries", 0), False)])
+@pytest.mark.parametrize(
+    "names, flags",
+    [
+        (["transformer"], ("--alignment-layer", 0, "--alignment-heads", 3)),
+        (["align"], ()),
+        (["full context"], ()),
+        (["transformer", "align"], ("--alignment-layer", 0)),
+        (["transformer", "rnnsearch"], ("--alignment-layer", 1)),
+    ],
+)
+def test_unknown_words_are_replaced_by_it(corpus, model, names, flags, lists, left):
+    models = [model(name, seed) for seed, name in enumerate(names, 1)]
+    pad = ("--left-pad-source",) if left else ()
+    options = (*flags, *lists, *pad)
+    named = dict(zip(flags[::2], flags[1::2]))
+    heads = [heads_of(x, named.get("--alignment-layer"), named.get("--alignment-heads")) for x in models]
+    _, _, sample, before = decode(corpus, models, *lists, *pad)
+    task, _, _, after = decode(corpus, models, *COPY, *options)
+    assert sample["net_input"]["src_tokens"].eq(1).any()  # there is padding
+    for i, (old, new) in enumerate(zip(before, after)):
+        for plain, hypothesis in zip(old, new):
+            words = plain["tokens"].tolist()
+            where = [place for place, word in enumerate(words) if word == 3]
+            assert where == PREFIX[i].eq(3).nonzero().flatten().tolist()
+            assert [x for x in words if x != 3] == [
+                x for place, x in enumerate(hypothesis["tokens"].tolist()) if place not in where
+            ]
+            if not where:  # the search's own, untouched
+                torch.testing.assert_close(hypothesis["attention"], plain["attention"], rtol=0, atol=0)
+                continue
+            expected = plainly(models, heads, sample, i, words)
+            torch.testing.assert_close(hypothesis["attention"], expected, rtol=1e-4, atol=1e-5)
+            tokens = sample["net_input"]["src_tokens"][i]
+            real = [place for place, word in enumerate(tokens.tolist()) if word != 1][:-1]
+            for place in where:
+                source = tokens[real[int(hypothesis["attention"][real, place].argmax())]]
+                assert task.target_dictionary[hypothesis["tokens"][place]] == task.source_dictionary[source]
+
+
+@pytest.mark.parametrize("name", ["transformer", "lstm", "rnnsearch"])
+def test_without_another_layer_nothing_is_computed_again(corpus, model, name, monkeypatch):
+    calls = []
+    network = model(name)
+    forward = type(network.encoder).forward
+    monkeypatch.setattr(
+        type(network.encoder), "forward", lambda *args, **options: calls.append(1) or forward(*args, **options)
+    )
+    _, _, _, plain = decode(corpus, [network])
+    _, _, _, copied = decode(corpus, [network], *COPY)
+    assert len(calls) == 2
+    for old, new in zip(sum(plain, []), sum(copied, [])):
+        torch.testing.assert_close(old["attention"], new["attention"], rtol=0, atol=0)
+
+
+def test_no_word_is_scored_again(corpus, model, monkeypatch):
+    network = model("align")
+    task, generator, sample, _ = decode(corpus, [network], *COPY)
+    table, handed = word_tables(network).output, []
+    forward = type(table).forward
+    monkeypatch.setattr(type(table), "forward", lambda self, x: handed.append(self._handing_back) or forward(self, x))
+    steps = []
+    search = SequenceGenerator._generate
+
+    def counted(self, *args, **options):
+        result = search(self, *args, **options)
+        steps.append(len(handed))
+        return result
+
+    monkeypatch.setattr(SequenceGenerator, "_generate", counted)
+    task.inference_step(generator, [network], sample, prefix_tokens=PREFIX)
+    assert not any(handed[: steps[0]]) and handed[steps[0] :] == [True]
+
+
+@pytest.mark.parametrize(
+    "name, flags, said",
+    [
+        ("transformer", ("--alignment-layer", 3), "--alignment-layer 3: the decoder has the layers 0 to 2"),
+        ("align", ("--alignment-layer", -1), "--alignment-layer -1: the decoder has the layers 0 to 2"),
+        ("transformer", ("--alignment-heads", 5), "--alignment-heads 5: a layer of the decoder has 4"),
+        ("align", ("--alignment-heads", 0), "--alignment-heads 0: a layer of the decoder has 4"),
+        ("rnnsearch", ("--alignment-layer", 0), "--alignment-layer is about transformers: leave it out"),
+    ],
+)
+def test_a_layer_or_a_head_that_does_not_exist_is_refused(corpus, model, name, flags, said):
+    with pytest.raises(UserError, match=f"^{re.escape(said)}"):
+        decode(corpus, [model(name)], *COPY, *flags)
+
+
+def test_the_flags_are_those_of_the_model_in_training(corpus):
+    cfg, task, network, _ = configure(corpus, model=(*ALIGN[:2], *SIZES, "--alignment-layer", 2))
+    assert (network.alignment_layer, network.alignment_heads) == (2, 1)  # 1 is the model's default
+    assert (cfg.task.alignment_layer, cfg.task.alignment_heads) == (2, 1)
+    cfg = configure(corpus, model=(*ARCHS["transformer"], "--alignment-layer", 0))[0]
+    assert (cfg.task.alignment_layer, cfg.task.alignment_heads) == (0, None)
