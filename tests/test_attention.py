@@ -1,5 +1,6 @@
 """Which attention unknown words are replaced by, where a model has several: compared with plain calls of the model."""
 
+import functools
 import re
 from argparse import Namespace
 
@@ -56,17 +57,25 @@ def model(corpus):
 PREFIX = torch.tensor([[5, 3, 3, 6], [3, 7, 1, 1], [1, 1, 1, 1], [8, 9, 10, 3]])  # 3: an unknown word, 1: any word
 
 
-def decode(corpus, models, *flags, beam=2):
+def decode(corpus, models, **options):
     """What the task makes of 4 sentences, and the batch. Their translations begin with the words of a prefix, and have
     no other unknown word."""
-    flags = [str(x) for x in (corpus, *PLUGIN, "--path", "x", *flags)]
-    args = fairseq.options.parse_args_and_arch(fairseq.options.get_generation_parser(), flags)
-    task = tasks.setup_task(convert_namespace_to_omegaconf(args).task)
+    settings = generation_settings(corpus).copy()
+    settings.update(options)
+    task = tasks.setup_task(settings)
     task.load_dataset("test")
     data = task.dataset("test")
     sample = data.collater([data[i] for i in range(4)])
-    generator = task.build_generator(models, Namespace(beam=beam, max_len_b=5, unkpen=1e6))
+    generator = task.build_generator(models, Namespace(beam=2, max_len_b=5, unkpen=1e6))
     return task, generator, sample, task.inference_step(generator, models, sample, prefix_tokens=PREFIX)
+
+
+@functools.cache
+def generation_settings(corpus, *flags):
+    """Of the task, as fairseq-generate has them."""
+    flags = [str(x) for x in (corpus, *PLUGIN, "--path", "x", *flags)]
+    args = fairseq.options.parse_args_and_arch(fairseq.options.get_generation_parser(), flags)
+    return convert_namespace_to_omegaconf(args).task
 
 
 def plainly(models, heads, sample, sentence, words):
@@ -81,52 +90,49 @@ def plainly(models, heads, sample, sentence, words):
     return torch.stack(rows).mean(dim=0).t()
 
 
-COPY = ("--unk-replacement", "copy")
+COPY = {"unk_replacement": "copy"}
 
 
 @pytest.mark.parametrize(
     "name, flags, heads",
     [
-        ("transformer", (), None),
-        ("transformer", ("--alignment-layer", 0), Heads(0, 4)),
-        ("transformer", ("--alignment-heads", 1), Heads(2, 1)),
-        ("transformer", ("--alignment-layer", 2, "--alignment-heads", 4), None),
-        ("align", (), Heads(1, 2)),
-        ("align", ("--alignment-heads", 1), Heads(1, 1)),
-        ("align", ("--alignment-layer", 0), Heads(0, 4)),
-        ("align", ("--alignment-layer", 2), None),
-        ("full context", (), Heads(1, 2, True)),
-        ("full context", ("--alignment-layer", 1), Heads(1, 2, True)),
-        ("full context", ("--alignment-layer", 0), Heads(0, 4)),
-        ("lstm", (), None),
-        ("rnnsearch", (), None),
+        ("transformer", {}, None),
+        ("transformer", dict(alignment_layer=0), Heads(0, 4)),
+        ("transformer", dict(alignment_heads=1), Heads(2, 1)),
+        ("transformer", dict(alignment_layer=2, alignment_heads=4), None),
+        ("align", {}, Heads(1, 2)),
+        ("align", dict(alignment_heads=1), Heads(1, 1)),
+        ("align", dict(alignment_layer=0), Heads(0, 4)),
+        ("align", dict(alignment_layer=2), None),
+        ("full context", {}, Heads(1, 2, True)),
+        ("full context", dict(alignment_layer=1), Heads(1, 2, True)),
+        ("full context", dict(alignment_layer=0), Heads(0, 4)),
+        ("lstm", {}, None),
+        ("rnnsearch", {}, None),
     ],
 )
 def test_it_is_what_options_or_the_model_name(model, name, flags, heads):
-    named = dict(zip(flags[::2], flags[1::2]))
-    found = heads_of(model(name), named.get("--alignment-layer"), named.get("--alignment-heads"))
+    found = heads_of(model(name), flags.get("alignment_layer"), flags.get("alignment_heads"))
     assert found == heads
 
 
-@pytest.mark.parametrize("lists, left", [((), True), (("--candidate-frequent", 20, "--candidate-retries", 0), False)])
+@pytest.mark.parametrize("lists, left", [({}, True), (dict(candidate_frequent=20, candidate_retries=0), False)])
 @pytest.mark.parametrize(
     "names, flags",
     [
-        (["transformer"], ("--alignment-layer", 0, "--alignment-heads", 3)),
-        (["align"], ()),
-        (["full context"], ()),
-        (["transformer", "align"], ("--alignment-layer", 0)),
-        (["transformer", "rnnsearch"], ("--alignment-layer", 1)),
+        (["transformer"], dict(alignment_layer=0, alignment_heads=3)),
+        (["align"], {}),
+        (["full context"], {}),
+        (["transformer", "align"], dict(alignment_layer=0)),
+        (["transformer", "rnnsearch"], dict(alignment_layer=1)),
     ],
 )
 def test_unknown_words_are_replaced_by_it(corpus, model, names, flags, lists, left):
     models = [model(name, seed) for seed, name in enumerate(names, 1)]
-    pad = ("--left-pad-source",) if left else ()
-    options = (*flags, *lists, *pad)
-    named = dict(zip(flags[::2], flags[1::2]))
-    heads = [heads_of(x, named.get("--alignment-layer"), named.get("--alignment-heads")) for x in models]
-    _, _, sample, before = decode(corpus, models, *lists, *pad)
-    task, _, _, after = decode(corpus, models, *COPY, *options)
+    options = {**lists, "left_pad_source": left}
+    heads = [heads_of(x, flags.get("alignment_layer"), flags.get("alignment_heads")) for x in models]
+    _, _, sample, before = decode(corpus, models, **options)
+    task, _, _, after = decode(corpus, models, **COPY, **flags, **options)
     assert sample["net_input"]["src_tokens"].eq(1).any()  # there is padding
     for i, (old, new) in enumerate(zip(before, after)):
         for plain, hypothesis in zip(old, new):
@@ -157,7 +163,7 @@ def test_without_another_layer_nothing_is_computed_again(corpus, model, name, mo
         type(network.encoder), "forward", lambda *args, **options: calls.append(1) or forward(*args, **options)
     )
     _, _, _, plain = decode(corpus, [network])
-    _, _, _, copied = decode(corpus, [network], *COPY)
+    _, _, _, copied = decode(corpus, [network], **COPY)
     assert len(calls) == 2
     for old, new in zip(sum(plain, []), sum(copied, [])):
         torch.testing.assert_close(old["attention"], new["attention"], rtol=0, atol=0)
@@ -165,7 +171,7 @@ def test_without_another_layer_nothing_is_computed_again(corpus, model, name, mo
 
 def test_no_word_is_scored_again(corpus, model, monkeypatch):
     network = model("align")
-    task, generator, sample, _ = decode(corpus, [network], *COPY)
+    task, generator, sample, _ = decode(corpus, [network], **COPY)
     table, handed = word_tables(network).output, []
     forward = type(table).forward
     monkeypatch.setattr(type(table), "forward", lambda self, x: handed.append(self._handing_back) or forward(self, x))
@@ -185,16 +191,16 @@ def test_no_word_is_scored_again(corpus, model, monkeypatch):
 @pytest.mark.parametrize(
     "name, flags, said",
     [
-        ("transformer", ("--alignment-layer", 3), "--alignment-layer 3: the decoder has the layers 0 to 2"),
-        ("align", ("--alignment-layer", -1), "--alignment-layer -1: the decoder has the layers 0 to 2"),
-        ("transformer", ("--alignment-heads", 5), "--alignment-heads 5: a layer of the decoder has 4"),
-        ("align", ("--alignment-heads", 0), "--alignment-heads 0: a layer of the decoder has 4"),
-        ("rnnsearch", ("--alignment-layer", 0), "--alignment-layer is about transformers: leave it out"),
+        ("transformer", dict(alignment_layer=3), "--alignment-layer 3: the decoder has the layers 0 to 2"),
+        ("align", dict(alignment_layer=-1), "--alignment-layer -1: the decoder has the layers 0 to 2"),
+        ("transformer", dict(alignment_heads=5), "--alignment-heads 5: a layer of the decoder has 4"),
+        ("align", dict(alignment_heads=0), "--alignment-heads 0: a layer of the decoder has 4"),
+        ("rnnsearch", dict(alignment_layer=0), "--alignment-layer is about transformers: leave it out"),
     ],
 )
 def test_a_layer_or_a_head_that_does_not_exist_is_refused(corpus, model, name, flags, said):
     with pytest.raises(UserError, match=f"^{re.escape(said)}"):
-        decode(corpus, [model(name)], *COPY, *flags)
+        decode(corpus, [model(name)], **COPY, **flags)
 
 
 def test_the_flags_are_those_of_the_model_in_training(corpus):
@@ -203,3 +209,8 @@ def test_the_flags_are_those_of_the_model_in_training(corpus):
     assert (cfg.task.alignment_layer, cfg.task.alignment_heads) == (2, 1)
     cfg = configure(corpus, model=(*ARCHS["transformer"], "--alignment-layer", 0))[0]
     assert (cfg.task.alignment_layer, cfg.task.alignment_heads) == (0, None)
+
+
+def test_they_are_flags_of_the_task_in_generation(corpus):
+    settings = generation_settings(corpus, "--alignment-layer", 0, "--alignment-heads", 3)
+    assert (settings.alignment_layer, settings.alignment_heads) == (0, 3)
