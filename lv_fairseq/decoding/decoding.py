@@ -16,6 +16,7 @@ from lv_fairseq.decoding.attention import check_heads, heads_of, look_again
 from lv_fairseq.decoding.search import Candidates, ListedSearch
 from lv_fairseq.decoding.source_text import SourceWords, WithWords, read_text, word_places, words_of_batch
 from lv_fairseq.decoding.statistics import Statistics
+from lv_fairseq.decoding.subwords import segmentation
 from lv_fairseq.decoding.unknown_words import replace_unknown
 from lv_fairseq.errors import UserError
 from lv_fairseq.lexicon import Lexicon
@@ -37,6 +38,7 @@ class Decoding:
     def __init__(self, cfg, source, target):
         self.cfg, self.source, self.target = cfg, source, target
         self.rule = str(cfg.unk_replacement)
+        self.segmentation = segmentation(cfg.post_process, cfg.bpe, cfg.eval_bleu_remove_bpe)
         self.statistics = Statistics(replacing=self.rule != "none")
         self.inputs: Dict[Optional[str], SourceWords] = {}  # of each subset; None: what a program or a user typed
         self.typed: Optional[Typed] = None
@@ -160,7 +162,9 @@ class Decoding:
                 if not words[i]:
                     make_empty(hypothesis)
                 elif self.rule != "none":
-                    counts = replace_unknown(hypothesis, words[i], places, self.rule, self.target, self.lexicon)
+                    counts = replace_unknown(
+                        hypothesis, words[i], places, self.rule, self.target, self.lexicon, self.segmentation
+                    )
                     if hypothesis is sentence[0]:
                         self.statistics.unknown += counts[0]
                         self.statistics.replaced += counts[1]
