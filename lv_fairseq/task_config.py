@@ -116,9 +116,8 @@ class LVTranslationConfig(TranslationConfig):
         "probability",
         "an ensemble takes the mean of probabilities, as fairseq does, or of log-probabilities, as the paper's code",
     )
-    # fairseq's own options by which it joins pieces of words
+    # fairseq's own option by which it joins pieces of words
     post_process: Optional[str] = II("common_eval.post_process")
-    bpe: Optional[str] = II("bpe")
     # fairseq's own options that partitions depend on
     update_freq: Any = II("optimization.update_freq")
     seed: int = II("common.seed")

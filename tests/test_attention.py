@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 import torch
 from fairseq import tasks
+from fairseq.criterions.label_smoothed_cross_entropy_with_alignment import (
+    LabelSmoothedCrossEntropyCriterionWithAlignment,
+)
+from fairseq.data import indexed_dataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.sequence_generator import SequenceGenerator
-from small_corpus import MODEL, PLUGIN, configure, write_corpus
+from small_corpus import MODEL, PLUGIN, TAU, configure, train_epochs, train_iterator, write_corpus
 
 from lv_fairseq import UserError
 from lv_fairseq.decoding.attention import Heads, heads_of
@@ -214,3 +218,53 @@ def test_the_flags_are_those_of_the_model_in_training(corpus):
 def test_they_are_flags_of_the_task_in_generation(corpus):
     settings = generation_settings(corpus, "--alignment-layer", 0, "--alignment-heads", 3)
     assert (settings.alignment_layer, settings.alignment_heads) == (0, 3)
+
+
+@pytest.fixture(scope="module")
+def aligned(tmp_path_factory):
+    """A corpus whose first words, and whose last, belong together."""
+    folder = write_corpus(tmp_path_factory.mktemp("aligned"), pairs=40, splits=("train",))
+    sides = [indexed_dataset.MMapIndexedDataset(f"{folder}/train.src-tgt.{side}") for side in ("src", "tgt")]
+    builder = indexed_dataset.MMapIndexedDatasetBuilder(f"{folder}/train.align.src-tgt.bin", np.int32)
+    for source, target in zip(*sides):
+        builder.add_item(torch.tensor([0, 0, len(source) - 2, len(target) - 2]))
+    builder.finalize(f"{folder}/train.align.src-tgt.idx")
+    return folder
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("name", ["align", "full context"])
+def test_alignments_are_learned_on_pages_as_fairseq_learns_them(aligned, name, left):
+    weight, pad = ("--load-alignments", "--alignment-lambda", 0.3), () if left else ("--left-pad-source",)
+    cfg, task, network, criterion = configure(aligned, *TAU, 30, *weight, *pad, model=ARCHS[name])
+    samples = list(train_iterator(cfg, task).next_epoch_itr())
+    assert len({sample["partition"] for sample in samples}) > 1
+    _, _, plain, whole = configure(aligned, *TAU, 1000, "--source-tau", 1000, *weight, *pad, model=ARCHS[name])
+    plain.load_state_dict(network.state_dict())
+    own = LabelSmoothedCrossEntropyCriterionWithAlignment(task, False, 0.0, 0.3)
+    sample = samples[-1]
+    task.pages.turn_to(sample["partition"])
+    expected, _, control = own(plain, sample)
+    loss, _, log = whole(plain, sample)  # over all words
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-4)
+    loss, _, paged = criterion(network, sample)
+    for mine in (log, paged):
+        assert float(mine["alignment_loss"]) == pytest.approx(float(control["alignment_loss"]), rel=1e-5)
+    assert float(loss) == pytest.approx(float(paged["loss"] + 0.3 * paged["alignment_loss"]), rel=1e-6)
+    loss.backward()
+    assert network.decoder.layers[1].encoder_attn.k_proj.weight.grad.abs().max() > 0
+
+
+def test_a_layer_that_does_not_exist_cannot_learn_them(aligned):
+    model = ("--arch", "transformer_align", *SIZES)  # fairseq's default is layer 4
+    with pytest.raises(UserError, match="^--alignment-layer 4: the decoder has the layers 0 to 2"):
+        configure(aligned, *TAU, 30, "--load-alignments", model=model)
+
+
+def test_a_model_that_aligns_trains_with_partitions(aligned):
+    flags = (*TAU, 30, "--load-alignments", "--optimizer", "sgd", "--lr", 0.1)
+    cfg, task, network, criterion = configure(aligned, *flags, model=ALIGN)
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    train_epochs(cfg, task, network, criterion)
+    moved = [key for key, value in network.state_dict().items() if not torch.equal(value, before[key])]
+    assert "decoder.layers.1.encoder_attn.q_proj.weight" in moved and "decoder.embed_tokens.weight" in moved

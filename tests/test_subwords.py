@@ -4,6 +4,7 @@ import re
 
 import networks
 import pytest
+import sentencepiece
 from conftest import generate_here, hypotheses, preprocess
 from fairseq.data.data_utils import post_process
 from hypothesis import given
@@ -199,12 +200,15 @@ def test_names_in_pieces_arrive_in_generate(tmp_path):
         (tmp_path / f"{split}.src").write_text("".join(f"{line}\n" for line in lines), "utf-8")
         target = [" ".join(partner.get(word, word) for word in line.split()) for line in lines]
         (tmp_path / f"{split}.tgt").write_text("".join(f"{line}\n" for line in target), "utf-8")
+    options = {"model_prefix": str(tmp_path / "spm"), "model_type": "char", "minloglevel": 9}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["s t"]), vocab_size=6, **options)
     data = preprocess(tmp_path, tmp_path / "data")
     model = networks.word_for_word(tmp_path / "model.pt", data, partner.get)
     for split, lines, options in (
         ("valid", SPM, ("--post-process", "sentencepiece")),
         ("test", SUBWORD_NMT, ("--remove-bpe",)),
         ("test", SUBWORD_NMT, ("--post-process", "@@ ")),
+        ("valid", SPM, ("--bpe", "sentencepiece", "--sentencepiece-model", tmp_path / "spm.model")),
     ):
         text = ("--unk-replacement", "copy", "--gen-subset", split, "--source-text", tmp_path / f"{split}.src")
         output = generate_here(data, model, *text, *options)

@@ -38,7 +38,7 @@ class Decoding:
     def __init__(self, cfg, source, target):
         self.cfg, self.source, self.target = cfg, source, target
         self.rule = str(cfg.unk_replacement)
-        self.segmentation = segmentation(cfg.post_process, cfg.bpe, cfg.eval_bleu_remove_bpe)
+        self.segmentation = segmentation(cfg.post_process, cfg.eval_bleu_remove_bpe)
         self.statistics = Statistics(replacing=self.rule != "none")
         self.inputs: Dict[Optional[str], SourceWords] = {}  # of each subset; None: what a program or a user typed
         self.typed: Optional[Typed] = None
@@ -123,6 +123,10 @@ class Decoding:
         self.inputs[None] = SourceWords(dataset.src, self.source)
         remember = self.typed.batches.append if self.typed is not None else None
         dataset.collater = WithWords(dataset.collater, self.inputs[None], remember)
+
+    def follow_bpe(self, name: Optional[str]) -> None:
+        """Translations will be joined from pieces as this one of fairseq's --bpe does it."""
+        self.segmentation = self.segmentation or segmentation(name)
 
     def read_lines(self, lines: Sequence[str], encode: Callable[[str], str], most: int) -> List[str]:
         """Lines of fairseq-interactive, as text in words of at most ``most`` words each."""
