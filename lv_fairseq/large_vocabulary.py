@@ -15,6 +15,7 @@ from lv_fairseq.batching.partitioned import in_partitions
 from lv_fairseq.batching.sentences import sentences
 from lv_fairseq.data_folder import check_subset, load_dictionary, reading
 from lv_fairseq.decoding import Decoding, OpenDictionary
+from lv_fairseq.decoding.attention import heads_of
 from lv_fairseq.errors import UserError
 from lv_fairseq.models.families import adopt_model
 from lv_fairseq.page_turner import PageTurner
@@ -54,6 +55,8 @@ class LargeVocabulary:
             return to_be_loaded(build, self.adopt, len(self.source_dictionary), len(self.target_dictionary))
         model = build()
         tables = self.adopt(model)
+        if getattr(self.cfg, "load_alignments", False):
+            heads_of(model, None, None)  # says it if the layer that is to learn them does not exist
         if self.cfg.freeze_word_tables:
             freeze(model, tables)
         if self.cfg.tau:
@@ -184,6 +187,10 @@ class LargeVocabulary:
     def get_interactive_tokens_and_lengths(self, lines, encode_fn):
         lines = self.decoding.read_lines(lines, encode_fn, self.cfg.max_source_positions - 1)
         return super().get_interactive_tokens_and_lengths(lines, lambda line: line)
+
+    def build_bpe(self, args):
+        self.decoding.follow_bpe(args if isinstance(args, str) else getattr(args, "_name", None))
+        return super().build_bpe(args)
 
     def build_dataset_for_inference(self, *args, **kwargs):
         return self.decoding.with_input(super().build_dataset_for_inference(*args, **kwargs))

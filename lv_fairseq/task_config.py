@@ -102,6 +102,16 @@ class LVTranslationConfig(TranslationConfig):
         "646 of 721 made-up names arrived, 520 with the other rule); the one with the largest, always, the paper's "
         "rule (largest)",
     )
+    alignment_layer: Optional[int] = _option(
+        None,
+        "the layer of a transformer's decoder, from 0, whose attention --unk-replacement goes by (default: the "
+        "one that transformer_align was trained to align with, else the last)",
+    )
+    alignment_heads: Optional[int] = _option(
+        None,
+        "how many heads of that layer, from the first on: their mean is taken (default: those that transformer_align "
+        "was trained to align with, else all)",
+    )
     source_text: Optional[str] = _option(
         None,
         "for fairseq-generate: the tokenised source text of the subset, so that words outside the dictionary can be "
@@ -116,6 +126,8 @@ class LVTranslationConfig(TranslationConfig):
         "probability",
         "an ensemble takes the mean of probabilities, as fairseq does, or of log-probabilities, as the paper's code",
     )
+    # fairseq's own option by which it joins pieces of words
+    post_process: Optional[str] = II("common_eval.post_process")
     # fairseq's own options that partitions depend on
     update_freq: Any = II("optimization.update_freq")
     seed: int = II("common.seed")

@@ -44,7 +44,10 @@ NOUN, PRONOUN, NAME, NUMBER, COORDINATION, ADJECTIVE = range(1, 7)  # kinds of p
 THIRD_SG, THIRD_PL = 2, 5  # of: I, you, he, we, you all, they
 PLURAL = 3  # of the agreement classes: masculine, feminine, neuter, plural
 
+MARKS = 0xE000  # characters of no alphabet, which tie words to each other until a sentence is complete
+
 Pair = Tuple[str, str]
+Aligned = Tuple[str, str, str]  # source, target, links such as 0-0 2-1
 Phrase = Tuple[str, str, int, int, bool]  # source, target, agreement class, person, being (or thing)
 
 SOURCE_ONSETS = "b d f g k l m n p r s t v z j sh tr pl kr".split()
@@ -280,10 +283,14 @@ lexicon = functools.lru_cache(maxsize=2)(Lexicon)
 
 
 class Grammar:
-    """Turns random draws into sentence pairs."""
+    """Turns random draws into sentence pairs.
 
-    def __init__(self, lexicon: Lexicon, max_clauses: int) -> None:
-        self.lexicon = lexicon
+    Args:
+        marked: words that belong together have a character in common, see `aligned`
+    """
+
+    def __init__(self, lexicon: Lexicon, max_clauses: int, marked: bool = False) -> None:
+        self.lexicon, self.marked, self.marks = lexicon, marked, 0
         self._tables = {
             **{key: (zipf(len(items)), items) for key, items in lexicon.lemmas.items()},
             "year": (zipf(len(lexicon.years), 8.0), lexicon.years),
@@ -332,9 +339,26 @@ class Grammar:
         self.next.compound, self.next.name, self.next.number = stream(compounds), stream(names), stream(numbers)
         return [self.sentence() for _ in range(count)]
 
+    def mark(self) -> str:
+        """A new character that ties words of both sides to each other; nothing if no alignments are wanted."""
+        self.marks += 1
+        return chr(MARKS + self.marks) if self.marked else ""
+
+    def tied(self, source: str, target: str) -> Pair:
+        """The last words of both sides tied to each other, the words before them too, and so on."""
+        if not self.marked:
+            return source, target
+        sides = source.split(), target.split()
+        for place in range(1, 1 + min(map(len, sides))):
+            mark = self.mark()
+            for words in sides:
+                words[-place] += mark
+        return tuple(map(" ".join, sides))
+
     def sentence(self) -> Pair:
         while True:
-            parts = [part if isinstance(part[0], str) else self.clause(*part) for part in self.next.frame()]
+            self.marks = 0
+            parts = [self.tied(*part) if isinstance(part[0], str) else self.clause(*part) for part in self.next.frame()]
             target = " ".join([part[1] for part in parts if part[1]])
             if target.count(" ") < LONGEST:
                 return " ".join([part[0] for part in parts]), target
@@ -343,100 +367,120 @@ class Grammar:
         if not relative:
             return self.predicate(order, self.noun_phrase(NOM, self.next.subject_kind()))
         src, tgt, agreement, person, being = self.noun_phrase(NOM, NOUN)
-        pronoun = ("kel", "d" + STRONG[4 * agreement], agreement, person, being)
+        pronoun = (*self.tied("kel", "d" + STRONG[4 * agreement]), agreement, person, being)
         inner_src, inner_tgt = self.predicate(VEND, pronoun)
         return self.predicate(order, (f"{src} {inner_src}", f"{tgt} , {inner_tgt} ,", agreement, person, being))
 
     def noun_phrase(self, case: int, kind: int) -> Phrase:
         if kind == PRONOUN:
             subject, other, forms, person, being = self.next.pronoun()
-            return (subject if case == NOM else other), forms[case], 0, person, being
+            return *self.tied(subject if case == NOM else other, forms[case]), 0, person, being
         if kind == NAME:
             text = self.next.name()
-            return text, text, 0, THIRD_SG, True
+            return *self.tied(text, text), 0, THIRD_SG, True
         if kind == COORDINATION:
             src, tgt, _, _, being = self.noun_phrase(case, NOUN)
             other_src, other_tgt, _, _, _ = self.noun_phrase(case, self.next.complement_kind())
-            return f"{src} i {other_src}", f"{tgt} inti {other_tgt}", PLURAL, THIRD_PL, being
+            src_and, tgt_and = self.tied("i", "inti")
+            return f"{src} {src_and} {other_src}", f"{tgt} {tgt_and} {other_tgt}", PLURAL, THIRD_PL, being
         determiner, forms, endings, plural, adjectives, modifiers, complement = self.next.shape()
         if kind == NUMBER:
             determiner, endings, plural = self.next.number(), STRONG, 1
         if modifiers:
             outer, inner, noun = self.next.compound()
-            src, tgt = f"{inner.source[0]} {noun.source[plural]}", inner.link + noun.stems[plural]
+            mark = self.mark()
+            src = f"{inner.source[0]}{mark} {noun.source[plural]}{mark}"
+            tgt = inner.link + noun.stems[plural] + mark
             if modifiers == 2:
-                src, tgt = f"{outer.source[0]} {src}", outer.link + tgt
+                src, tgt = f"{outer.source[0]}{mark} {src}", outer.link + tgt
         else:
             noun = self.next.noun()
-            src, tgt = noun.source[plural], noun.stems[plural]
+            src, tgt = self.tied(noun.source[plural], noun.stems[plural])
         tgt = tgt.capitalize() + noun.endings[4 * plural + case]
         agreement = PLURAL if plural else noun.gender
         cell = 4 * agreement + case
         for degree_src, degree_tgt in adjectives:
             word, stems = self.next.adjective()
-            src, tgt = f"{src} {degree_src}{word}", f"{stems[noun.being]}{degree_tgt}{endings[cell]} {tgt}"
+            mark = self.mark()
+            src = f"{src} {degree_src.replace(' ', mark + ' ')}{word}{mark}"
+            tgt = f"{stems[noun.being]}{mark}{degree_tgt}{endings[cell]} {tgt}"
         if determiner:
-            src, tgt = f"{determiner} {src}", f"{determiner if kind == NUMBER else forms[cell]} {tgt}"
+            before_src, before_tgt = self.tied(determiner, determiner if kind == NUMBER else forms[cell])
+            src, tgt = f"{before_src} {src}", f"{before_tgt} {tgt}"
         if complement:  # a genitive, but names have none
             kind = self.next.complement_kind()
             other_src, other_tgt, _, _, _ = self.noun_phrase(GEN, kind)
-            src, tgt = f"{src} o {other_src}", f"{tgt} fon {other_tgt}" if kind == NAME else f"{tgt} {other_tgt}"
+            of_src, of_tgt = self.tied("o", "fon") if kind == NAME else ("o", "")
+            src, tgt = f"{src} {of_src} {other_src}", f"{tgt} {of_tgt} {other_tgt}" if of_tgt else f"{tgt} {other_tgt}"
         return src, tgt, agreement, THIRD_PL if plural else THIRD_SG, noun.being
+
+    def time(self, kind: int) -> Pair:
+        """Nothing, an adverb, or a year."""
+        if not kind:
+            return "", ""
+        if kind == 1:
+            return self.tied(*self.next.time())
+        year = self.next.year()
+        return self.tied("ne " + year, "in " + year)
 
     def predicate(self, order: int, subject: Phrase) -> Pair:
         subject_src, subject_tgt, _, person, being = subject
         (aux_src, suffix, aux), negative, prefix, with_time, with_manner, with_place, copula = (
             self.next.predicate_shape()
         )
-        particle = object_src = object_tgt = manner_src = manner = place_src = place = time_src = time = rest = ""
+        particle = object_src = object_tgt = manner_src = manner = place_src = place = rest = ""
         motion = False
+        finite_mark, aux_mark = self.mark(), self.mark()
         if copula:
             verb_src, finite = ("era", WAS[person]) if suffix and not aux else ("e", BE[person])
+            verb_src, finite = verb_src + finite_mark, finite + finite_mark
             if aux:
-                finite, rest = aux[person], "giwesan" if suffix else "wesan"
+                finite, rest = aux[person] + aux_mark, ("giwesan" if suffix else "wesan") + finite_mark
             if copula == NOUN:
                 object_src, object_tgt, _, _, _ = self.noun_phrase(NOM, NOUN)
             else:
-                object_src, stems = self.next.adjective()
-                rest = f"{stems[being]} {rest}" if rest else stems[being]
+                word, stems = self.next.adjective()
+                object_src, what = self.tied(word, stems[being])
+                rest = f"{what} {rest}" if rest else what
         else:
             verb_src, case, motion, senses = self.next.verb()
-            verb_src += suffix
+            verb_src += suffix + finite_mark
             if case is not None:
                 object_src, object_tgt, _, _, being = self.noun_phrase(case, self.next.object_kind())
             stem, past, past_endings, participle = senses[being]
             particle, before, separable = prefix
+            if particle:
+                particle, before = self.tied(particle, before)
             if aux and suffix:
-                finite, rest = (BE if motion else aux)[person], before + ("gi" if separable else "") + participle
+                finite = (BE if motion else aux)[person] + aux_mark
+                rest = before + ("gi" if separable else "") + participle + finite_mark
             elif aux:
-                finite, rest = aux[person], before + stem + "an"
+                finite, rest = aux[person] + aux_mark, before + stem + "an" + finite_mark
             else:
-                finite = past + past_endings[person] if suffix else stem + PRESENT[person]
+                finite = (past + past_endings[person] if suffix else stem + PRESENT[person]) + finite_mark
                 if separable and order != VEND:
                     rest = before
                 else:
                     finite = before + finite
             if with_manner:
-                manner_src, manner = self.next.manner()
+                manner_src, manner = self.tied(*self.next.manner())
         if with_place:
             src, tgt, case = self.next.preposition()
+            src, tgt = self.tied(src, tgt)
             case = case if case is not None else ACC if motion else DAT
             place_src, place, _, _, _ = self.noun_phrase(case, self.next.place_kind())
             place_src, place = f"{src} {place_src}", f"{tgt} {place}"
-        if with_time == 1:
-            time_src, time = self.next.time()
-        elif with_time:
-            year = self.next.year()
-            time_src, time = "ne " + year, "in " + year
+        time_src, time = self.time(with_time)
         # The source ends with the time; the target has it first, or after the subject where the verb's place is fixed.
-        middle = (object_tgt, "niht" if negative else "", manner, place, rest)
+        not_src, not_tgt = self.tied("non", "niht") if negative else ("", "")
+        middle = (object_tgt, not_tgt, manner, place, rest)
         if order == VEND:
             target = (subject_tgt, time, *middle, finite)
         elif order == V1:
             target = (finite, subject_tgt, time, *middle)
         else:
             target = (time, finite, subject_tgt, *middle) if time else (subject_tgt, finite, *middle)
-        verb = ("non" if negative else "", aux_src, verb_src, particle)
+        verb = (not_src, aux_src and aux_src + aux_mark, verb_src, particle)
         source = (subject_src, *verb, object_src, manner_src, place_src, time_src)
         return " ".join(filter(None, source)), " ".join(filter(None, target))
 
@@ -448,25 +492,44 @@ def pairs(split: str, count: int, seed: int = 1, lemmas: int = LEMMAS, max_claus
         yield from grammar.block(seed, split, start // BLOCK, min(BLOCK, count - start))
 
 
-def write_split(out: Path, split: str, languages: Sequence[str], lines: Iterable[Pair], total: int) -> str:
-    """Write a file for each language, which appears only when complete; return the summary line."""
-    temporary = [out / f".{split}.{language}.{secrets.token_hex(8)}.tmp" for language in languages]
+def aligned(split: str, count: int, seed: int = 1, lemmas: int = LEMMAS, max_clauses: int = 3) -> Iterator[Aligned]:
+    """The same pairs, each with its alignment: which source word and which target word belong together."""
+    grammar = Grammar(lexicon(seed, lemmas), max_clauses, marked=True)
+    for start in range(0, count, BLOCK):
+        for pair in grammar.block(seed, split, start // BLOCK, min(BLOCK, count - start)):
+            sides = [[set(filter(is_mark, word)) for word in side.split(" ")] for side in pair]
+            links = [
+                f"{i}-{j}" for j, target in enumerate(sides[1]) for i, word in enumerate(sides[0]) if word & target
+            ]
+            yield *("".join(itertools.filterfalse(is_mark, side)) for side in pair), " ".join(links)
+
+
+def is_mark(character: str) -> bool:
+    return MARKS < ord(character) < MARKS + 0x1900
+
+
+def write_split(out: Path, split: str, suffixes: Sequence[str], lines: Iterable[Sequence[str]], total: int) -> str:
+    """Write a file for each language, and one for alignments if there are any, which appear only when complete; return
+    the summary line."""
+    temporary = [out / f".{split}.{suffix}.{secrets.token_hex(8)}.tmp" for suffix in suffixes]
+    languages = suffixes[:2]
     tokens = [0, 0]
     types: list[set[str]] = [set(), set()]
     try:
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(open(path, "x", encoding="utf-8", newline="\n")) for path in temporary]
             for number, pair in enumerate(lines, 1):
-                for side, line in enumerate(pair):
+                for file, line in zip(files, pair):
+                    file.write(line + "\n")
+                for side, line in enumerate(pair[:2]):
                     words = line.split(" ")
                     tokens[side] += len(words)
                     types[side].update(words)
-                    files[side].write(line + "\n")
                 if (number % BLOCK == 0 or number == total) and sys.stderr.isatty():
                     end = "\n" if number == total else "\r"
                     print(f"{split}: {number}/{total} pairs", end=end, file=sys.stderr, flush=True)
-        for path, language in zip(temporary, languages):
-            os.replace(path, out / f"{split}.{language}")
+        for path, suffix in zip(temporary, suffixes):
+            os.replace(path, out / f"{split}.{suffix}")
     finally:
         for path in temporary:
             with contextlib.suppress(OSError):
@@ -497,6 +560,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         parser.add_argument(option, type=int, default=default, metavar="N", help=f"{text} (default: {default})")
     for option, default in (("--source-lang", "src"), ("--target-lang", "tgt")):
         parser.add_argument(option, default=default, metavar="XX", help=f"suffix of these files (default: {default})")
+    text = "write SPLIT.align too: which source and target words belong together, as fairseq-preprocess reads it"
+    parser.add_argument("--alignments", action="store_true", help=text)
     args = parser.parse_args(argv)
     for option, _, least, _ in numbers:
         if getattr(args, option[2:].replace("-", "_")) < least:
@@ -507,8 +572,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     try:
         args.out.mkdir(parents=True, exist_ok=True)
         for split, count in (("train", args.pairs), ("valid", args.valid), ("test", args.test)):
-            lines = pairs(split, count, args.seed, args.lemmas, args.max_clauses)
-            print(write_split(args.out, split, languages, lines, count), flush=True)
+            make, suffixes = (aligned, (*languages, "align")) if args.alignments else (pairs, languages)
+            lines = make(split, count, args.seed, args.lemmas, args.max_clauses)
+            print(write_split(args.out, split, suffixes, lines, count), flush=True)
     except OSError as error:
         parser.error(str(error))
     except KeyboardInterrupt:

@@ -5,7 +5,9 @@ import math
 import random
 import re
 import runpy
+import sys
 
+import networks
 import pytest
 import torch
 from conftest import ROOT
@@ -119,3 +121,29 @@ def test_a_corpus_is_partitioned_in_its_order_and_shuffled(printed, texts):
     for order in ("order of the corpus", "shuffled"):
         for sides in ("target", "target and source"):
             assert figures(lines, f"{order}, {sides}")[0] > 1
+
+
+def test_attention_is_measured_layer_by_layer(printed, text, data, drawn, tmp_path):
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from demo_corpus import aligned
+
+    (tmp_path / "align").write_text("".join(f"{links}\n" for *_, links in aligned("test", 200, 1, 60, 1)))
+    sizes = dict(encoder_layers=1, decoder_layers=2, alignment_layer=0, alignment_heads=1)
+    sizes.update({f"{side}_{what}": 8 for side in ("encoder", "decoder") for what in ("embed_dim", "ffn_embed_dim")})
+    sizes.update(encoder_attention_heads=2, decoder_attention_heads=2, arch="transformer_align")
+    (tmp_path / "align_model").mkdir()
+    model = networks.checkpoint(tmp_path / "align_model" / "model.pt", data, lambda *_: None, **sizes)
+    lines = printed("attention", data, "--alignments", tmp_path / "align", drawn / "one.pt", model)
+    rows = (f"{drawn.name}, *", "align_model, layer 0", "align_model, layer 1", "align_model, layer 0, heads 1 *")
+    for name in rows:
+        assert all(0 <= figure <= 100 for figure in figures(lines, name)) and len(figures(lines, name)) == 3
+
+
+def test_a_perfect_attention_has_no_errors():
+    module = runpy.run_path(str(ROOT / "benchmarks" / "attention.py"))
+    alignments = [{(0, 1), (1, 0)}, {(0, 0), (1, 0)}]
+    looked = [(1, [5], [1]), (0, [3, 9], [1, 0])]
+    right, error, copied = module["measure"](looked, alignments, unk=3)
+    assert (right, copied) == (100, 100) and error == pytest.approx(100 * (1 - 2 * 3 / (3 + 4)))
+    right, error, copied = module["measure"]([(0, [3, 9, 4], [0, 0, 1])], alignments, unk=3)
+    assert (right, copied) == (50, 0) and error == pytest.approx(100 * (1 - 2 * 1 / (3 + 2)))

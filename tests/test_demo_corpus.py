@@ -198,3 +198,44 @@ def test_progress_on_a_terminal(tmp_path):
     os.close(theirs)
     assert b"train: 300/300 pairs" in os.read(ours, 10_000)
     os.close(ours)
+
+
+def test_alignments_are_those_of_the_same_pairs():
+    """All words but commas, and the two source words that have no translation, belong to a word of the other side."""
+    for lemmas, clauses in ((60, 1), (1500, 3)):
+        sentences = list(demo_corpus.aligned("train", 400, lemmas=lemmas, max_clauses=clauses))
+        assert [pair[:2] for pair in sentences] == list(pairs("train", 400, lemmas=lemmas, max_clauses=clauses))
+        for source, target, links in sentences:
+            source, target = source.split(" "), target.split(" ")
+            linked = [tuple(map(int, link.split("-"))) for link in links.split(" ")]
+            assert len(set(linked)) == len(linked)
+            assert {word for j, word in enumerate(target) if j not in {b for _, b in linked}} <= {","}
+            assert {word for i, word in enumerate(source) if i not in {a for a, _ in linked}} <= {",", "o", "eske"}
+            for i, j in linked:  # a name or a number goes to itself
+                if source[i][0].isupper() or source[i][0].isdigit():
+                    assert source[i] == target[j]
+
+
+def test_known_words_are_aligned_with_their_translations():
+    languages = demo_corpus.lexicon(1, 300)
+    nouns = {form: noun for noun in languages.nouns for form in noun.source}
+    verbs = {lemma: senses for lemma, _, _, senses in languages.lemmas["verb"]}
+    seen = 0
+    for source, target, links in demo_corpus.aligned("train", 300, lemmas=300):
+        for i, j in (map(int, link.split("-")) for link in links.split(" ")):
+            word, other = source.split(" ")[i], target.split(" ")[j]
+            if word in nouns:
+                assert any(part in other.lower() for part in (*nouns[word].stems, nouns[word].link))
+            elif word in verbs:
+                assert any(stem in other for sense in verbs[word] for stem in sense[:2])
+            seen += word in nouns or word in verbs
+    assert seen > 500
+
+
+def test_alignments_are_written_beside_the_text(tmp_path):
+    assert run("--out", tmp_path / "with", *SMALL, "--alignments").returncode == 0
+    assert run("--out", tmp_path / "without", *SMALL).returncode == 0
+    assert sorted(os.listdir(tmp_path / "with")) == sorted([*FILES, "train.align", "valid.align", "test.align"])
+    assert [lines(tmp_path / "with" / name) for name in FILES] == [lines(tmp_path / "without" / name) for name in FILES]
+    expected = [links for *_, links in demo_corpus.aligned("test", 20, lemmas=60)]
+    assert lines(tmp_path / "with" / "test.align") == expected

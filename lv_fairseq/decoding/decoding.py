@@ -13,9 +13,11 @@ from fairseq.tokenizer import tokenize_line
 from lv_fairseq import results
 from lv_fairseq.candidates import CandidateLists, ranking_from
 from lv_fairseq.candidates.lists import check_lexicon, union
+from lv_fairseq.decoding.attention import check_heads, heads_of, look_again
 from lv_fairseq.decoding.search import Candidates, ListedSearch
 from lv_fairseq.decoding.source_text import SourceWords, WithSourceWords, read_text, word_places, words_of_batch
 from lv_fairseq.decoding.statistics import Statistics
+from lv_fairseq.decoding.subwords import segmentation
 from lv_fairseq.decoding.unknown_alignment import alignment
 from lv_fairseq.decoding.unknown_words import replace_unknown
 from lv_fairseq.errors import UserError
@@ -39,6 +41,7 @@ class Decoding:
         self.cfg, self.source, self.target = cfg, source, target
         self.rule = str(cfg.unk_replacement)
         self.align = alignment(str(cfg.unk_alignment), source)
+        self.segmentation = segmentation(cfg.post_process, cfg.eval_bleu_remove_bpe)
         self.statistics = Statistics(replacing=self.rule != "none")
         self.inputs: Dict[Optional[str], SourceWords] = {}  # of each subset; None: what a program or a user typed
         self.typed: Optional[Typed] = None
@@ -76,6 +79,8 @@ class Decoding:
             args: fairseq's options for generation
             prefix_function: fairseq's prefix_allowed_tokens_fn
         """
+        if self.rule != "none":
+            check_heads(models, self.cfg.alignment_layer, self.cfg.alignment_heads)
         mean = str(self.cfg.ensemble_mean)
         if self.lists is None and mean == "probability":
             return generator
@@ -121,6 +126,10 @@ class Decoding:
         remember = self.typed.batches.append if self.typed is not None else None
         return WithSourceWords(dataset, self.inputs[None], remember)
 
+    def follow_bpe(self, name: Optional[str]) -> None:
+        """Translations will be joined from pieces as this one of fairseq's --bpe does it."""
+        self.segmentation = self.segmentation or segmentation(name)
+
     def read_lines(self, lines: Sequence[str], encode: Callable[[str], str], most: int) -> List[str]:
         """Lines of fairseq-interactive, as text in words of at most ``most`` words each."""
         first = 0 if self.typed is None else self.typed.first + len(self.typed.named)
@@ -146,6 +155,8 @@ class Decoding:
         hypotheses = search({**sample, "source_words": words})
         if not isinstance(generator, (SequenceGenerator, ListedSearch)):
             return hypotheses
+        if self.rule != "none":
+            self._look_again(generator, sample, hypotheses)
         tokens = sample["net_input"]["src_tokens"]
         pad = self.source.pad()
         encoder = getattr(generator.model.single_model, "encoder", None)
@@ -158,7 +169,14 @@ class Decoding:
                     make_empty(hypothesis)
                 elif self.rule != "none":
                     counts = replace_unknown(
-                        hypothesis, words[i], places, self.rule, self.target, self.lexicon, self.align
+                        hypothesis,
+                        words[i],
+                        places,
+                        self.rule,
+                        self.target,
+                        self.lexicon,
+                        self.align,
+                        self.segmentation,
                     )
                     if hypothesis is sentence[0]:
                         self.statistics.unknown += counts[0]
@@ -166,6 +184,14 @@ class Decoding:
         if self.cfg.print_candidates and self.lists is not None:
             self._print_candidates(sample, typed, words, hypotheses)
         return hypotheses
+
+    def _look_again(self, generator, sample: Dict, hypotheses: List[List[Dict]]) -> None:
+        """Hypotheses with unknown words get the attention that options or models name, if the search keeps another."""
+        models = list(generator.model.models)
+        heads = [heads_of(model, self.cfg.alignment_layer, self.cfg.alignment_heads) for model in models]
+        if any(heads):
+            numbers = {"unknown": self.target.unk(), "first": generator.eos, "pad": self.target.pad()}
+            look_again(models, heads, sample, hypotheses, **numbers)
 
     def words_of(self, sample: Dict) -> List[List[str]]:
         """The source words of a batch; without a text, those of the dictionary."""

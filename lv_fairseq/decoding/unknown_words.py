@@ -7,6 +7,7 @@ from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
+from lv_fairseq.decoding.subwords import Segmentation, replace_pieces
 from lv_fairseq.decoding.unknown_alignment import Alignment
 from lv_fairseq.errors import UserError
 from lv_fairseq.lexicon import Lexicon
@@ -62,6 +63,7 @@ def replace_unknown(
     dictionary: OpenDictionary,
     lexicon: Optional[Lexicon],
     align: Alignment,
+    segmentation: Optional[Segmentation] = None,
 ) -> Tuple[int, int]:
     """Give each unknown word of a hypothesis the word that its source word calls for.
 
@@ -71,6 +73,7 @@ def replace_unknown(
         places: where its words are among the source positions
         rule: one of RULES
         align: which source word an unknown word stands for
+        segmentation: of words into pieces; None: all tokens are words
 
     Returns: how many words were unknown, and how many of them were replaced.
     """
@@ -82,14 +85,46 @@ def replace_unknown(
     if attention is None or attention.numel() == 0:
         raise UserError("--unk-replacement needs a model with attention")
     looked_at = align(attention[places][:, unknown].detach().cpu().float().numpy(), source_words)
+    if segmentation is not None:
+        everything = attention[places].argmax(dim=0).index_put((unknown,), unknown.new_tensor(looked_at)).tolist()
+        return replace_unknown_pieces(hypothesis, everything, source_words, rule, dictionary, lexicon, segmentation)
     words = [replacement(source_words[place], rule, lexicon) for place in looked_at]
     numbers = [dictionary.number_of(word) for word in words]
     hypothesis["tokens"] = tokens.index_put((unknown,), tokens.new_tensor(numbers))
     return len(unknown), sum(word != dictionary.unk_word for word in words)
 
 
-def replacement(word: str, rule: str, lexicon: Optional[Lexicon]) -> str:
+def replace_unknown_pieces(
+    hypothesis: Dict,
+    looked_at: List[int],
+    source_pieces: Sequence[str],
+    rule: str,
+    dictionary: OpenDictionary,
+    lexicon: Optional[Lexicon],
+    segmentation: Segmentation,
+) -> Tuple[int, int]:
+    """The same for pieces of words, each of which looks at a source piece."""
+
+    def translate(word: str) -> Optional[str]:
+        known = word and dictionary.unk_word not in word
+        return replacement(word, rule, lexicon, segmentation) if known else None
+
+    numbers = hypothesis["tokens"].tolist()
+    pieces = [None if number == dictionary.unk() else dictionary[number] for number in numbers]
+    written = replace_pieces(pieces, looked_at, source_pieces, segmentation, translate)
+    for place, (old, new) in enumerate(zip(pieces, written)):
+        if new != old:
+            numbers[place] = dictionary.number_of(new)
+    hypothesis["tokens"] = hypothesis["tokens"].new_tensor(numbers)
+    unknown = pieces.count(None)
+    return unknown, unknown - written.count(None)
+
+
+def replacement(word: str, rule: str, lexicon: Optional[Lexicon], segmentation: Optional[Segmentation] = None) -> str:
     """The most likely translation of a source word, or the word itself."""
     if rule == "lexicon" or rule == "lexicon-lowercase" and word[:1].islower():
-        return lexicon.best(word) or word
+        if segmentation is None:
+            return lexicon.best(word) or word
+        found = ((lexicon.best(key), key) for key in segmentation.keys(word))
+        return next((segmentation.text(best) for best, key in found if best and segmentation.is_word(best, key)), word)
     return word
