@@ -162,6 +162,7 @@ class Decoding:
         encoder = getattr(generator.model.single_model, "encoder", None)
         turned = getattr(encoder, "left_pad", False) and bool(tokens[:, 0].eq(pad).any())
         self.statistics.sentences += len(tokens)
+        how = self.rule, self.target, self.lexicon, self.align, self.segmentation
         for i, sentence in enumerate(hypotheses):
             places = word_places(tokens[i], len(words[i]), pad, turned)
             for hypothesis in sentence:
