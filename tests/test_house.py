@@ -41,7 +41,8 @@ MAY_IMPORT = {
     "decoding": "candidates errors lexicon models results word_tables",
     "criterions": "errors models softmax",
     "task_config": "candidates data_folder decoding errors",
-    "large_vocabulary": "batching data_folder decoding errors fairseq_patches models page_turner task_config word_tables",
+    "large_vocabulary": "batching data_folder decoding errors fairseq_patches models page_turner task_config "
+    "word_tables",
     "tasks": "criterions fairseq_patches large_vocabulary task_config word_tables",
     "commands": "batching candidates corpus_coverage data_folder errors fairseq_patches files fingerprint lexicon "
     "partitions processes progress report",

@@ -169,16 +169,7 @@ class Decoding:
                 if not words[i]:
                     make_empty(hypothesis)
                 elif self.rule != "none":
-                    counts = replace_unknown(
-                        hypothesis,
-                        words[i],
-                        places,
-                        self.rule,
-                        self.target,
-                        self.lexicon,
-                        self.align,
-                        self.segmentation,
-                    )
+                    counts = replace_unknown(hypothesis, words[i], places, *how)
                     if hypothesis is sentence[0]:
                         self.statistics.unknown += counts[0]
                         self.statistics.replaced += counts[1]
