@@ -27,14 +27,14 @@ MAY_IMPORT = {
     "lexicon": "alignment errors files fingerprint progress",
     "corpus_coverage": "errors files",
     "report": "errors progress results",
+    "fairseq_patches": "errors files",
     # one concept each
     "partitions": "errors",
-    "batching": "errors partitions",
+    "batching": "errors fairseq_patches partitions",
     "word_tables": "errors",
     "softmax": "",
     "rnnsearch": "",
     "candidates": "corpus_coverage errors files fingerprint lexicon",
-    "fairseq_patches": "errors files",
     # what connects them
     "page_turner": "partitions word_tables",
     "models": "errors fingerprint rnnsearch word_tables",
