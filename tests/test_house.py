@@ -27,7 +27,6 @@ MAY_IMPORT = {
     "lexicon": "alignment errors files fingerprint progress",
     "corpus_coverage": "errors files",
     "report": "errors progress results",
-    "fairseq_patches": "errors files",
     # one concept each
     "fairseq_patches": "errors files",
     "partitions": "errors",

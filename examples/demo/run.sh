@@ -55,7 +55,7 @@ translate() { # LOG, flags
     --source-text "$out/text/test.src" "${@:2}" 2> "$out/$1"
 }
 translate generate.log --unk-replacement lexicon-lowercase > "$out/test.out"
-tail -n 1 "$out/generate.log"
+tail -n 2 "$out/generate.log" | head -n 1
 grep '^D-' "$out/test.out" | sed 's/^D-//' | sort -n | cut -f3 > "$out/test.hyp"
 
 step "7. Three sentences: source, reference, translation"
