@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -79,6 +80,7 @@ def test_the_demo_goes_from_nothing_to_a_score_in_a_path_with_a_space(tmp_path):
     done = recipe("demo", tmp_path / "my demo", 2000, project=project)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "== 8. Scores" in done.stdout and "BLEU" in done.stdout.split("== 8. Scores")[1]
+    assert re.fullmatch(r"\d+ of \d+ source words outside the dictionary .* arrived", done.stdout.splitlines()[-1])
     assert len((tmp_path / "my demo" / "test.hyp").read_bytes().split(b"\n")) == 1001
 
 
