@@ -6,35 +6,34 @@ import subprocess
 
 import pytest
 import torch
+from architectures import ARCHITECTURES
 from conftest import BIN, PLUGIN, ROOT, SMALL, train
+from small_corpus import write_corpus
 from test_large_vocabulary import ADAM, TAU, saved
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(data, tmp_path_factory):
-    """A run with dropout and everything that could go wrong at a resume, and its flags."""
-    flags = (*SMALL, *TAU, *ADAM, "--dropout", 0.1, "--update-freq", 2, "--reshuffle-partitions", "--max-update", 24)
-    flags += ("--hide-rare-words", 20)
+def uninterrupted(request, data, tmp_path_factory):
+    """A run with dropout and everything that could go wrong at a resume: its end, its data and its flags."""
+    folder, flags = tmp_path_factory.mktemp("uninterrupted"), (*SMALL, *TAU, *ADAM, "--hide-rare-words", 20)
+    if request.param != "rnnsearch":
+        data = write_corpus(folder / "data", joined=True)
+        flags = (*ARCHITECTURES[request.param].flags, *TAU, *ADAM, "--tau", 30, "--max-tokens", 60)
+    flags += ("--dropout", 0.1, "--update-freq", 2, "--reshuffle-partitions", "--max-update", 24)
     flags += ("--save-interval-updates", 5, "--num-workers", 0, "--disable-validation")
-    folder = tmp_path_factory.mktemp("uninterrupted")
     train(data, folder, *flags)
-    return torch.load(folder / "checkpoint_last.pt", weights_only=True), flags
+    return torch.load(folder / "checkpoint_last.pt", weights_only=True), data, flags
 
 
-@pytest.mark.parametrize("moment, count", [("swap", 20), ("save", 3), ("copy", 2), ("update", 31)])
-def test_killed_and_resumed_it_ends_with_the_same_bits(data, uninterrupted, tmp_path, moment, count):
-    whole, flags = uninterrupted
-    command = [
-        BIN / "python",
-        ROOT / "tests" / "killed.py",
-        moment,
-        count,
-        data,
-        *PLUGIN,
-        "--save-dir",
-        tmp_path,
-        *flags,
-    ]
+MOMENTS = [("rnnsearch", "swap", 20), ("rnnsearch", "save", 3), ("rnnsearch", "copy", 2), ("rnnsearch", "update", 31)]
+MOMENTS += [("transformer-joined", "swap", 9)]
+
+
+@pytest.mark.parametrize("uninterrupted, moment, count", MOMENTS, indirect=["uninterrupted"])
+def test_killed_and_resumed_it_ends_with_the_same_bits(uninterrupted, tmp_path, moment, count):
+    whole, data, flags = uninterrupted
+    command = [BIN / "python", ROOT / "tests" / "killed.py", moment, count, data]
+    command += [*PLUGIN, "--save-dir", tmp_path, *flags]
     killed = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     result = train(data, tmp_path, *flags)
