@@ -21,6 +21,13 @@ class Decoding(TypedDict, total=False):
     ms_per_word: Number
 
 
+class Names(TypedDict, total=False):
+    """Source words outside the dictionary."""
+
+    wanted: Number  # that the reference has
+    arrived: Number  # of these, that the output has
+
+
 class Output(TypedDict, total=False):
     """What a system made of a set of sentences."""
 
@@ -30,6 +37,7 @@ class Output(TypedDict, total=False):
     signature: str  # of sacrebleu
     chrf: Number
     tokenised_bleu: Number
+    names: Names
     ms_per_word: Number
     seconds: Number
     decoding: Decoding
