@@ -46,7 +46,8 @@ class PartitionCrossEntropy(FairseqCriterion):
         tables, log = word_tables(model), {}
         if tables is None:
             raise UserError(
-                f"--criterion partition_cross_entropy needs word tables, which {type(model).__name__} lacks"
+                f"--criterion partition_cross_entropy needs word tables, which {type(model).__name__} lacks: take "
+                "--task lv_translation, which puts them there"
             )
         table = tables.output
         with table.handing_back():
