@@ -1,5 +1,6 @@
 """Training with --tau that is killed and resumed, or divided among workers: the same updates."""
 
+import functools
 import signal
 import socket
 import subprocess
@@ -13,25 +14,30 @@ from test_large_vocabulary import ADAM, TAU, saved
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(request, data, tmp_path_factory):
-    """A run with dropout and everything that could go wrong at a resume: its end, its data and its flags."""
-    folder, flags = tmp_path_factory.mktemp("uninterrupted"), (*SMALL, *TAU, *ADAM, "--hide-rare-words", 20)
-    if request.param != "rnnsearch":
-        data = write_corpus(folder / "data", joined=True)
-        flags = (*ARCHITECTURES[request.param].flags, *TAU, *ADAM, "--tau", 30, "--max-tokens", 60)
-    flags += ("--dropout", 0.1, "--update-freq", 2, "--reshuffle-partitions", "--max-update", 24)
-    flags += ("--save-interval-updates", 5, "--num-workers", 0, "--disable-validation")
-    train(data, folder, *flags)
-    return torch.load(folder / "checkpoint_last.pt", weights_only=True), data, flags
+def uninterrupted(data, tmp_path_factory):
+    """Runs of architectures, with dropout and everything that could go wrong at a resume: end, data and flags."""
+
+    @functools.cache
+    def run(name):
+        folder, words, flags = tmp_path_factory.mktemp(name), data, (*SMALL, *TAU, *ADAM, "--hide-rare-words", 20)
+        if name != "rnnsearch":
+            words = write_corpus(folder / "data", joined=True)
+            flags = (*ARCHITECTURES[name].flags, *TAU, *ADAM, "--tau", 30, "--max-tokens", 60)
+        flags += ("--dropout", 0.1, "--update-freq", 2, "--reshuffle-partitions", "--max-update", 24)
+        flags += ("--save-interval-updates", 5, "--num-workers", 0, "--disable-validation")
+        train(words, folder, *flags)
+        return torch.load(folder / "checkpoint_last.pt", weights_only=True), words, flags
+
+    return run
 
 
 MOMENTS = [("rnnsearch", "swap", 20), ("rnnsearch", "save", 3), ("rnnsearch", "copy", 2), ("rnnsearch", "update", 31)]
 MOMENTS += [("transformer-joined", "swap", 9)]
 
 
-@pytest.mark.parametrize("uninterrupted, moment, count", MOMENTS, indirect=["uninterrupted"])
-def test_killed_and_resumed_it_ends_with_the_same_bits(uninterrupted, tmp_path, moment, count):
-    whole, data, flags = uninterrupted
+@pytest.mark.parametrize("name, moment, count", MOMENTS)
+def test_killed_and_resumed_it_ends_with_the_same_bits(uninterrupted, tmp_path, name, moment, count):
+    whole, data, flags = uninterrupted(name)
     command = [BIN / "python", ROOT / "tests" / "killed.py", moment, count, data]
     command += [*PLUGIN, "--save-dir", tmp_path, *flags]
     killed = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True)
