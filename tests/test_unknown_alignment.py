@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from lv_fairseq.decoding import OpenDictionary, replace_unknown
 from lv_fairseq.decoding.unknown_alignment import ALIGNMENTS, alignment, largest, unknown_first
+from lv_fairseq.decoding.unknown_words import OpenDictionary, replace_unknown
 
 shapes = st.tuples(st.integers(1, 6), st.integers(0, 5))
 weights = shapes.flatmap(lambda shape: arrays(np.float32, shape, elements=st.sampled_from([0, 0.125, 0.25, 0.5, 1])))
