@@ -67,6 +67,7 @@ class LargeVocabulary:
     def adopt(self, model) -> Optional[Tables]:
         """Put word tables into a model. One that has no place for them stays as it is, if no option needs them."""
         needs = {"--tau": self.cfg.tau, "--freeze-word-tables": self.cfg.freeze_word_tables}
+        self._without_tables = ""
         try:
             return adopt_model(model)
         except UserError as error:

@@ -38,7 +38,7 @@ class PageTurner:
         if tau + specials < words or unigram:
             rows = min(scored + source_tau, words) if source_tau else words
             self.target = Page(words, rows, scored) if self.joined else Page(words, scored)
-            for table in set(tables) if self.joined else (tables.target, tables.output):
+            for table in tables if self.joined else (tables.target, tables.output):
                 table.put_on(self.target)
         words = tables.source.words
         if not self.joined and source_tau + specials < words:

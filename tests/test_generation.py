@@ -1,5 +1,7 @@
 """Candidate lists under fairseq's search: what comes out is what a slow, obvious search would give."""
 
+import copy
+import pickle
 from argparse import Namespace
 
 import numpy as np
@@ -302,3 +304,21 @@ def test_columns_and_words_are_each_others_inverse():
         assert torch.isinf(scores[row, 0, len(expected) :]).all()
     searched.reorder(torch.tensor([5, 4]))
     torch.testing.assert_close(linear_over(searched, table, features[[5, 4]]), scores[[5, 4]])
+
+
+def test_what_is_wrapped_can_be_copied_and_goes_to_other_processes(data, drawn):
+    setting = Setting(data, [drawn / "one.pt"], candidate_frequent=30)
+    generator = copy.copy(setting.task.build_generator(setting.models, Namespace(beam=2)))
+    assert generator.beam_size == 2
+    dataset = pickle.loads(pickle.dumps(setting.task.dataset("test")))
+    assert (
+        dataset.collater([dataset[0]])["source_words"]
+        == setting.task.dataset("test").collater([dataset[0]])["source_words"]
+    )
+
+
+def test_attentions_that_have_no_mean_are_refused(data, drawn):
+    setting = Setting(data, [drawn / "one.pt"], unk_replacement="copy")
+    other = Namespace(encoder=Namespace(left_pad=True))  # as fairseq's lstm has it
+    with pytest.raises(UserError, match="their attentions have no mean"):
+        setting.task.decoding.wrap(None, [*setting.models, other], Namespace())

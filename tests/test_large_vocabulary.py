@@ -247,7 +247,7 @@ def test_shards_get_their_own_partitions(data, text, tmp_path):
         (("--tau", 2), ["sentence", "smallest tau"]),
         (("--tau", 300, "--source-tau", 3), ["source", "smallest source-tau"]),
         (("--tau", 300, "--store-ema"), ["--store-ema"]),
-        (("--tau", 300, "--optimizer", "adafactor"), ["optimiser", "pages of words need another one"]),
+        (("--tau", 300, "--optimizer", "adafactor"), ["optimiser", "for pages of words take another one"]),
         (("--tau", 300, "--criterion", "cross_entropy"), ["--criterion partition_cross_entropy"]),
         (("--source-tau", 300), ["--tau"]),
         (("--tau", 300, "--label-smoothing", 1.5), ["--label-smoothing"]),

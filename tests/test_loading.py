@@ -68,3 +68,32 @@ def test_other_parameters_may_have_as_many_rows_as_there_are_words(corpora, tmp_
     model = load(task, path)
     assert_same_bits(dict(model.state_dict()), dict(plain.state_dict()))
     assert word_tables(model) is not None and not any(x.is_meta for x in model.buffers())
+
+
+def test_a_table_that_a_model_has_not_is_unexpected(corpora):
+    """As in plain fairseq: a trained output layer is not thrown away without a word."""
+    _, _, untied, _ = configure(corpora[False], *PLAIN[2:], model=ARCHITECTURES["lstm"].flags)
+    _, _, tied, _ = configure(corpora[False], *PLAIN[2:], model=ARCHITECTURES["lstm-tied"].flags)
+    with pytest.raises(RuntimeError, match="Unexpected.*decoder.fc_out.weight.*decoder.fc_out.bias"):
+        tied.load_state_dict(untied.state_dict())
+    state = {**tied.state_dict(), "decoder.embed_tokens.bias": torch.zeros(3)}
+    with pytest.raises(RuntimeError, match="Unexpected.*decoder.embed_tokens.bias"):
+        tied.load_state_dict(state)
+
+
+@torch.no_grad()
+def test_normalised_rows_are_put_together_once_and_anew_when_they_change(corpora):
+    _, _, model, _ = configure(corpora[False], *PLAIN[2:], model=ARCHITECTURES["fconv"].flags)
+    table, features = word_tables(model).output, torch.randn(2, 3, 12)
+    expected = lambda: torch.nn.functional.linear(
+        features, torch._weight_norm(table.weight_v, table.weight_g, 0), table.bias
+    )
+    model.eval()
+    assert torch.equal(table(features), expected()) and table._weight() is table._weight()
+    model.train()
+    table.weight_g.data.mul_(2)
+    assert torch.equal(table(features), expected())
+    model.eval()
+    assert torch.equal(table(features), expected())
+    model.load_state_dict({name: value + 1 for name, value in model.state_dict().items()})
+    assert torch.equal(table(features), expected())

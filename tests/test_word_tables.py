@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lv_fairseq.errors import UserError
-from lv_fairseq.word_tables import Page, ReadingTable, ScoringTable, carry_rows, correct_late_rows
+from lv_fairseq.word_tables import Page, ReadingTable, ScoringTable, carry_rows, correct_late_rows, freeze
 from lv_fairseq.word_tables.page import has_rows_of
 
 WORDS, DIM, ROWS = 12, 3, 6
@@ -288,3 +288,22 @@ def test_a_checkpoint_of_another_vocabulary_is_refused_and_nothing_overwritten()
     with pytest.raises(RuntimeError, match="another size"):
         model.load_state_dict({**before, "read.weight": torch.zeros(WORDS + 1, DIM)})
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+
+
+def test_another_number_of_rows_leaves_the_width_of_the_softmax():
+    page = Page(WORDS, ROWS, scored=3)
+    page.resize(3)
+    page.resize(ROWS)
+    assert page.scored == 3
+    page = Page(WORDS, ROWS)
+    page.resize(3)
+    assert page.scored == 3
+
+
+def test_freezing_numbers_the_parameters_that_an_optimiser_knows():
+    model = Model()
+    model.other.requires_grad_(False)
+    freeze(model, [model.read])
+    assert not hasattr(model.other, "place")
+    places = [parameter.place for parameter in model.parameters() if hasattr(parameter, "place")]
+    assert places == [(0, 3), (1, 3), (2, 3)] and not model.read.weight.requires_grad

@@ -81,6 +81,11 @@ class Decoding:
         """
         if self.rule != "none":
             check_heads(models, self.cfg.alignment_layer, self.cfg.alignment_heads)
+            if len({turns(model) for model in models}) > 1:
+                raise UserError(
+                    "--unk-replacement: an lstm turns its sentences round where others do not, and so their attentions "
+                    "have no mean: decode with models of its kind alone"
+                )
         mean = str(self.cfg.ensemble_mean)
         if self.lists is None and mean == "probability":
             return generator
@@ -159,8 +164,7 @@ class Decoding:
             self._look_again(generator, sample, hypotheses)
         tokens = sample["net_input"]["src_tokens"]
         pad = self.source.pad()
-        encoder = getattr(generator.model.single_model, "encoder", None)
-        turned = getattr(encoder, "left_pad", False) and bool(tokens[:, 0].eq(pad).any())
+        turned = turns(generator.model.single_model) and bool(tokens[:, 0].eq(pad).any())
         self.statistics.sentences += len(tokens)
         how = self.rule, self.target, self.lexicon, self.align, self.segmentation
         for i, sentence in enumerate(hypotheses):
@@ -247,6 +251,11 @@ class Typed(NamedTuple):
             if torch.equal(batch["net_input"]["src_tokens"], tokens):
                 return self.batches.pop(place)
         return None
+
+
+def turns(model) -> bool:
+    """Whether a model turns padded sentences round, as fairseq's lstm does."""
+    return bool(getattr(getattr(model, "encoder", None), "left_pad", False))
 
 
 def make_empty(hypothesis: Dict) -> None:

@@ -77,7 +77,9 @@ class ListedSearch:
             generator.lm_model = ListedLanguageModel(generator.lm_model, generator.model)
 
     def __getattr__(self, name: str):
-        return getattr(self.__dict__["generator"], name)
+        if "generator" not in self.__dict__:  # while it is copied
+            raise AttributeError(name)
+        return getattr(self.generator, name)
 
     def forward(
         self, sample: Dict, prefix_tokens: Optional[WordNumbers] = None, bos_token: Optional[int] = None

@@ -54,7 +54,9 @@ class WithSourceWords(BaseWrapperDataset):
         self.words, self.follow = words, follow
 
     def __getattr__(self, name: str):
-        return getattr(self.__dict__["dataset"], name)  # fairseq asks a dataset for its sentences, dictionaries, ...
+        if "dataset" not in self.__dict__:  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.dataset, name)  # fairseq asks a dataset for its sentences, dictionaries, ...
 
     def collater(self, samples, **kwargs) -> Dict:
         batch = self.dataset.collater(samples, **kwargs)

@@ -20,7 +20,7 @@ def full_cross_entropy(
 
     Args:
         features: tokens x dim; half precision is raised to single
-        chunks: the rows of every word, once, on any device and in any order; see `WordTable.chunks`
+        chunks: the rows of every word, once, on any device and in any order; see `ScoringTable.chunks`
         targets: tokens: the number of the right word; every token counts. NaN comes back if a word is in no chunk
         smoothing: fairseq's label smoothing
     """

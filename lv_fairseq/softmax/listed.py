@@ -38,8 +38,8 @@ def listed_cross_entropy(
     for sentence, right, words in zip(features, targets, others):
         scores = torch.cat([F.linear(sentence, *common_rows), F.linear(sentence, *rows(words))], dim=-1)
         log_probs = F.log_softmax(scores, dim=-1, dtype=torch.float32)
-        first = right if isinstance(common, int) else places_in(common, right, count)
-        column = torch.where(first < count, first, count + places_in(words, right, len(words)))
+        first = right if isinstance(common, int) else sorted_places(common, right, count)
+        column = torch.where(first < count, first, count + sorted_places(words, right, len(words)))
         missing = column == count + len(words)
         outside += missing.sum()
         right_nll = -log_probs.gather(1, torch.where(missing, unknown, column).unsqueeze(1)).sum()
@@ -49,7 +49,7 @@ def listed_cross_entropy(
     return loss, nll, outside
 
 
-def places_in(words: Tensor, wanted: Tensor, missing: int) -> Tensor:
+def sorted_places(words: Tensor, wanted: Tensor, missing: int) -> Tensor:
     """Where each wanted word stands among sorted ones, ``missing`` for one that is not there."""
     if not len(words):
         return torch.full_like(wanted, missing)

@@ -74,7 +74,8 @@ def check(optimizer: Optimizer) -> None:
         if torch.is_tensor(value) and value.dim() and not has_rows_of(value, values):
             raise UserError(
                 f"this optimiser keeps {name} of shape {tuple(value.shape)} for a table of {tuple(values.shape)}, "
-                "not a row for each word: pages of words need another one, such as adam, adadelta, adagrad, nag or sgd"
+                "not a row for each word: for pages of words take another one, such as adam, adadelta, adagrad, nag or "
+                "sgd"
             )
 
 

@@ -27,6 +27,7 @@ class Page:
 
     def __init__(self, vocabulary: int, rows: int, scored: Optional[int] = None):
         self.vocabulary, self.rows, self.scored = vocabulary, rows, rows if scored is None else scored
+        self._all_scored = scored is None
         self.words = WordNumbers(torch.empty(0, dtype=torch.long))  # the words on the page, in the order of its rows
         self.members: List[HostRows] = []
         self.changed = False  # the page may differ from the host's rows
@@ -78,7 +79,7 @@ class Page:
         """Another number of rows. The page is empty afterwards."""
         if rows != self.rows:
             self.turn_to([])
-            self.scored = rows if self.scored == self.rows else self.scored
+            self.scored = rows if self._all_scored else self.scored
             self.rows = rows
             self._offset = self._offset.new_full((self.scored,), float("-inf"))
             for member in self.members:

@@ -52,7 +52,9 @@ class WordTable(nn.Module):
             destination[prefix + name] = whole if keep_vars else whole.detach()
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected, errors):
-        for name, parameter in list(self.named_parameters()):
+        own = dict(self.named_parameters())
+        unexpected += [key for key in state_dict if strict and key.startswith(prefix) and key[len(prefix) :] not in own]
+        for name, parameter in own.items():
             saved, whole = state_dict.get(prefix + name), self._whole(name)
             if saved is None:
                 missing_keys.append(prefix + name)
@@ -114,6 +116,7 @@ class ScoringTable(WordTable):
         for name, parameter in linear._parameters.items():  # in the order that an optimiser knows
             self.register_parameter(name, parameter)
         self._handing_back = False
+        self._folded: Optional[Tensor] = None  # the weight of normalised rows, while nothing changes them
         self.train(linear.training)
 
     @contextlib.contextmanager
@@ -132,8 +135,24 @@ class ScoringTable(WordTable):
         if self.searched is not None:
             return linear_over(self.searched, self, features)
         if self.page is None:
-            return F.linear(features, *self._rows(ALL))
+            return F.linear(features, self._weight(), self._whole("bias"))
         return torch.cat([F.linear(features, weight, bias) for _, weight, bias in self.chunks()], dim=-1)
+
+    def _weight(self) -> Tensor:
+        """Of all words, without a page; in a search computed once and not at every step."""
+        if self.training or torch.is_grad_enabled() or len(self._weight_names) == 1:
+            return self._rows(ALL)[0]
+        if self._folded is None:
+            self._folded = self._rows(ALL)[0]
+        return self._folded
+
+    def train(self, mode: bool = True) -> "ScoringTable":
+        self._folded = None
+        return super().train(mode)
+
+    def _apply(self, *args, **kwargs):
+        self._folded = None
+        return super()._apply(*args, **kwargs)
 
     def active(
         self, words: WordNumbers
@@ -182,11 +201,13 @@ class ScoringTable(WordTable):
         if not self._read_with:
             super()._save_to_state_dict(destination, prefix, keep_vars)
 
-    def _load_from_state_dict(self, *args):
-        if self._read_with:
-            self.weight = self._read_with[0].weight  # which has been loaded, maybe as another parameter
-        else:
-            super()._load_from_state_dict(*args)
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected, errors):
+        self._folded = None
+        if not self._read_with:
+            super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected, errors)
+            return
+        unexpected += [key for key in state_dict if strict and key.startswith(prefix)]
+        self.weight = self._read_with[0].weight  # which has been loaded, maybe as another parameter
 
 
 def combined(direction: Tensor, length: Optional[Tensor] = None) -> Tensor:
