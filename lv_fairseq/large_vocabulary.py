@@ -53,7 +53,10 @@ class LargeVocabulary:
                 if getattr(cfg, name, None):
                     setattr(cfg, name, None)
             return to_be_loaded(build, self.adopt, len(self.source_dictionary), len(self.target_dictionary))
-        model = build()
+        try:
+            model = build()
+        except ValueError as error:  # fairseq's models say so which of their flags do not go together
+            raise UserError(str(error)) if str(error).startswith("--") else error from None
         tables = self.adopt(model)
         if getattr(self.cfg, "load_alignments", False):
             heads_of(model, None, None)  # says it if the layer that is to learn them does not exist

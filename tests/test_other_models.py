@@ -43,3 +43,8 @@ def test_the_criterion_refuses_fairseqs_own_task(corpus):
 
 def test_they_train_as_ever_without_these_flags(corpus):
     configure(corpus, "--criterion", "cross_entropy", model=("--arch", "lightconv_iwslt_de_en"))
+
+
+def test_flags_of_a_model_that_do_not_go_together_are_told_in_one_line(corpus):
+    with pytest.raises(UserError, match="^--share-all-embeddings requires a joined dictionary"):
+        configure(corpus, *TAU, 30, model=("--arch", "transformer_tiny", "--share-all-embeddings"))
