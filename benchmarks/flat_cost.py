@@ -13,9 +13,8 @@ counts, which other work on the machine disturbs less. The full softmax gets its
 scores alone would not fit into memory otherwise. The spread is that of the middle half of the turns, the last column
 the largest memory of the process up to then.
 
-The page of a joined table has tau target words, which are scored, and besides these the words of the partition that
-only the source has. So it is compared with two small vocabularies, of both languages together: one of tau words, whose
-softmax is as wide; and one of as many words as the page has rows, of which the optimiser trains as much.
+The page of a joined table holds the words of both languages, tau together, of which the target words are scored. The
+small vocabulary is of both languages together too.
 """
 
 import argparse
@@ -29,7 +28,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Dict, Optional, Sequence
+from typing import Optional, Sequence
 
 import torch
 from fairseq import options, tasks, utils
@@ -171,7 +170,6 @@ OWN = ("--criterion", "partition_cross_entropy")
 
 
 def with_pages(data: Path, args: argparse.Namespace) -> Run:
-    """The page of a joined table has as many rows as the largest partition needs."""
     return Run(data, args, *OWN, "--tau", args.tau, "--source-tau", 0 if joined(args) else args.tau)
 
 
@@ -235,20 +233,17 @@ def show(name: str, run: Run, baseline: Run) -> None:
     print(f"{name:34}" + "".join(f"{figure:>{COLUMNS[column]}}" for column, figure in figures.items()), flush=True)
 
 
-def compare(run: Run, name: str, small: Run) -> None:
+def compare(run: Run, small: Run) -> None:
     low, high = middle_half(ratios(run, small))
     time, in_bytes = statistics.median(ratios(run, small)), run.trained_bytes() / small.trained_bytes()
-    print(f"  against {name}: {time:.3f} of the time ({low:.3f} to {high:.3f}), {in_bytes:.3f} of the bytes trained")
+    print(f"  {time:.3f} of the time ({low:.3f} to {high:.3f}), {in_bytes:.3f} of the bytes trained")
 
 
-def measure(run: Run, small: Dict[str, Run], turns: int) -> None:
+def measure(run: Run, small: Run, turns: int) -> None:
     """Some updates of each, in turns and with the same sentences."""
-    for other in small.values():
-        other.updates.clear()
+    small.updates.clear()
     for _ in range(UNMEASURED + turns):
-        sentences = run.update()
-        for other in small.values():
-            other.update(sentences)
+        small.update(run.update())
     if run.task.pages is not None:
         run.swap_more()
 
@@ -261,27 +256,19 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         folder = Path(folder)
         if args.source is None:
             args.source, args.target = demo_text(args.pairs, folder / "demo")
-        large, small = binarise(args, args.words, folder / "large"), {}
-
-        def all_of(words: int) -> None:
-            small[f"all of {words:,} words"] = Run(binarise(args, words, folder / f"all-{words}"), args, *OWN)
-
-        all_of(args.tau)
-        (baseline,) = small.values()
+        large = binarise(args, args.words, folder / "large")
+        small = Run(binarise(args, args.tau, folder / "small"), args, *OWN)
         print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {args.arch}, |V| = {args.words:,}")
         print("".join(f"{column:>{width}}" for column, width in COLUMNS.items()))
         for kind in args.rows:
             name, make = ROWS[kind]
             run = make(large, args)
-            if kind == "pages" and joined(args):
-                all_of(run.task.pages.target.rows)
             measure(run, small, args.turns if kind == "pages" else min(args.turns, 3))
-            for other in small if kind == args.rows[0] else ():
-                show(other, small[other], baseline)
-            show(name.format(**vars(args)), run, baseline)
+            if kind == args.rows[0]:
+                show(f"all of {args.tau:,} words", small, small)
+            show(name.format(**vars(args)), run, small)
             if kind == "pages":
-                for other in small:
-                    compare(run, other, small[other])
+                compare(run, small)
             del run
 
 

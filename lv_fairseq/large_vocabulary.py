@@ -152,7 +152,8 @@ class LargeVocabulary:
             if kept is not None:
                 kept.close()
             sides = sentences(dataset.tgt), sentences(dataset.src)
-            parts = in_partitions(dataset, *sides, self.cfg, self.tgt_dict.nspecial, seed, epoch, num_shards)
+            joined, specials = self.pages.joined, self.tgt_dict.nspecial
+            parts = in_partitions(dataset, *sides, self.cfg, joined, specials, seed, epoch, num_shards)
             indices = parts.ordered_indices()
             if max_positions is not None:
                 indices = self.filter_indices_by_size(indices, parts, max_positions, ignore_invalid_inputs)

@@ -12,7 +12,7 @@ from lv_fairseq.word_tables import Page, Tables
 
 class PageTurner:
     """Puts the word tables of a model on pages: source and target words each on their own, or, if both languages share
-    their vectors, all on one.
+    their vectors, all on one, of which a partition's target words are scored.
 
     A tau for which all words of the dictionary fit limits nothing: there is no page, and the softmax runs over all
     words, whether they occur or not. The unigram proposal has a page even then, since it weights words, and words that
@@ -20,8 +20,8 @@ class PageTurner:
 
     Args:
         tables: the model's
-        tau: most target words of a partition, without the special symbols
-        source_tau: the same for source words; 0 = as many as the largest partition of a plan holds
+        tau: most target words of a partition, without the special symbols; of both languages if they share a page
+        source_tau: most source words on a page of their own; 0 = as many as the largest partition of a plan holds
         specials: how many special symbols each dictionary begins with
         unigram: take the partition's own word frequencies as the proposal Q, instead of a uniform one
     """
@@ -34,10 +34,8 @@ class PageTurner:
         self.target: Optional[Page] = None
         self.source: Optional[Page] = None  # of source words alone
         words = tables.target.words
-        scored = min(tau + specials, words)
         if tau + specials < words or unigram:
-            rows = min(scored + source_tau, words) if source_tau else words
-            self.target = Page(words, rows, scored) if self.joined else Page(words, scored)
+            self.target = Page(words, min(tau + specials, words))
             for table in tables if self.joined else (tables.target, tables.output):
                 table.put_on(self.target)
         words = tables.source.words
@@ -48,13 +46,10 @@ class PageTurner:
     def follow(self, plan: PartitionPlan, targets: Sentences) -> None:
         """Take the partitions of this plan from now on."""
         self.plan, self.targets, self.partition = plan, targets, None
-        if self.fixed_source_rows:
-            return
-        if self.source is not None:
+        if self.source is not None and not self.fixed_source_rows:
             self.source.resize(max(map(len, plan.source_words)))
         if self.joined and self.target is not None:
-            both = (len(np.union1d(*words)) for words in zip(plan.target_words, plan.source_words))
-            self.target.resize(max(self.target.scored, *both))
+            self.target.score_only(max(map(len, plan.target_words)))
 
     @property
     def pages(self) -> List[Page]:

@@ -27,8 +27,9 @@ def _option(default, help: str):
 class LVTranslationConfig(TranslationConfig):
     tau: int = _option(
         0,
-        "training runs over partitions of the corpus with at most this many target words each, every update over the "
-        "words of its partition only; needs --criterion partition_cross_entropy; 0 = no partitions, all words always",
+        "training runs over partitions of the corpus with at most this many target words each (words of both languages "
+        "if they share one table), every update over the words of its partition only; needs --criterion "
+        "partition_cross_entropy; 0 = no partitions, all words always",
     )
     source_tau: int = _option(0, "most source words of a partition; 0 = as many as its sentences hold")
     reshuffle_partitions: bool = _option(

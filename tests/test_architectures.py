@@ -124,6 +124,7 @@ def test_a_joined_page_ends_with_words_that_are_read_and_trained_but_not_scored(
     (page,) = task.pages.pages
     for sample in one_batch_of_each_partition(cfg, task):
         task.pages.turn_to(sample["partition"])
+        assert page.rows == 30 + task.tgt_dict.nspecial  # whatever the partition holds: that is what is trained
         targets, sources = (
             words[sample["partition"]] for words in (task.pages.plan.target_words, task.pages.plan.source_words)
         )

@@ -7,6 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from architectures import ARCHITECTURES
 from conftest import preprocess, run
 from fairseq.data import ConcatDataset, PrependTokenDataset, data_utils, indexed_dataset
 from hypothesis import HealthCheck, example, given, settings
@@ -27,15 +28,19 @@ def flat(lists, dtype=np.int64) -> Sentences:
     return Sentences(tokens, np.cumsum([0, *map(len, lists)], dtype=np.int64))
 
 
-def reference(target, order, tau, source=None, source_tau=0):
-    """Bounds and sets of words as section 3.1 of the paper has them, one sentence after the other."""
+def reference(target, order, tau, source=None, source_tau=0, joined=False):
+    """Bounds and sets of words as section 3.1 of the paper has them, one sentence after the other.
+
+    In a joined table, source and target words count together.
+    """
     specials = set(SPECIALS)
     bounds, target_words, source_words = [0], [], []
     here, there = set(), set()
     for i, number in enumerate(order):
         new_here = here | set(target[number]) - specials
         new_there = there | set(source[number]) - specials if source is not None else set()
-        if len(new_here) > tau or 0 < source_tau < len(new_there):
+        counted = new_here | new_there if joined else new_here
+        if len(counted) > tau or 0 < source_tau < len(new_there):
             bounds.append(i)
             target_words.append(sorted(here | specials))
             source_words.append(sorted(there | specials))
@@ -87,6 +92,19 @@ def test_partitions_are_those_of_the_reference(corpus, both, min_read, max_read,
     assert as_lists(result) == as_lists(again) == reference(target, order, tau, source, source_tau)
     assert len(result) == len(result.target_words) == len(result.bounds) - 1
     assert result.order.tolist() == order
+
+
+@given(corpora(), st.integers(0, 8), st.integers(1, 9), st.integers(1, 60))
+def test_words_of_both_languages_count_in_a_joined_table(corpus, more, min_read, max_read):
+    source, target, order, _, source_tau = corpus
+    tau = max(1, most_words([x + y for x, y in zip(source, target)], order) + more)
+    with mock.patch.multiple(plan, MIN_READ=min_read, MAX_READ=max_read):
+        result = partition(
+            *(flat(target), np.array(order, dtype=np.int64), tau, SPECIALS, flat(source), source_tau), joined=True
+        )
+    assert as_lists(result) == reference(target, order, tau, source, source_tau, joined=True)
+    for words in zip(result.source_words, result.target_words):
+        assert len(np.union1d(*words)) <= tau + len(SPECIALS)
 
 
 @given(corpora())
@@ -147,6 +165,8 @@ def test_sentences_that_do_not_fit():
     with pytest.raises(UserError, match="sentence 3, .* 8 different source words, more than source-tau 7: .* is 8$"):
         partition(flat([short] * 5), order, 4, SPECIALS, flat(lists), 7)
     assert len(partition(flat([short] * 5), order, 4, SPECIALS, flat(lists), 8)) == 2
+    with pytest.raises(UserError, match="sentence 3, .* 9 different source and target words, more than tau 8: .* 9$"):
+        partition(flat([[13]] * 5), order, 8, SPECIALS, flat(lists), joined=True)
 
 
 @pytest.mark.parametrize(
@@ -156,6 +176,7 @@ def test_sentences_that_do_not_fit():
         ({"tau": -3}, "tau must be 1 or more, not -3"),
         ({"source_tau": -1}, "source-tau must be 0 .* not -1"),
         ({"source_tau": 5}, "needs the source"),
+        ({"joined": True}, "joined table needs the source"),
         ({"source": flat([[4]])}, "1 source sentences do not pair with 2"),
     ],
 )
@@ -336,6 +357,16 @@ def test_it_shows_what_training_does(corpus, capsys, flags):
     assert rows["total"][4] == len(iterator) / update_freq and len(iterator) % update_freq == 0
     fillers = len(iterator.frozen_batches) - len(batches)
     assert (f"\n{fillers} batches that count nothing" in printed) == (fillers > 0)
+
+
+def test_it_shows_what_training_does_with_a_joined_table(tmp_path, capsys):
+    corpus = write_corpus(tmp_path / "joined", joined=True)
+    model = ARCHITECTURES["transformer-joined"].flags
+    cfg, task, _, _ = configure(corpus, *TAU, 40, model=model)
+    train_iterator(cfg, task)
+    printed, rows = show(capsys, corpus, "--tau", 40, "--max-tokens", 60, "--all", "--share-all-embeddings")
+    assert "at most 40 words of both languages" in printed
+    assert [rows[str(i + 1)][2] + 4 for i in range(len(task.pages.plan))] == [*map(len, task.pages.plan.target_words)]
 
 
 def test_each_shard_is_shown_as_in_its_epoch(corpus, tmp_path, capsys):

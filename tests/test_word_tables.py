@@ -290,14 +290,15 @@ def test_a_checkpoint_of_another_vocabulary_is_refused_and_nothing_overwritten()
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
 
-def test_another_number_of_rows_leaves_the_width_of_the_softmax():
-    page = Page(WORDS, ROWS, scored=3)
-    page.resize(3)
-    page.resize(ROWS)
-    assert page.scored == 3
+def test_a_page_has_room_for_no_more_scored_words_than_the_softmax_runs_over():
     page = Page(WORDS, ROWS)
-    page.resize(3)
-    assert page.scored == 3
+    page.score_only(3)
+    page.turn_to(range(3), unscored=range(3, ROWS))
+    assert page.offset(torch.device("cpu")).tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="4 words do not fit on a page of 3 rows"):
+        page.turn_to(range(4))
+    page.resize(ROWS - 1)
+    assert page.scored == ROWS - 1
 
 
 def test_freezing_numbers_the_parameters_that_an_optimiser_knows():

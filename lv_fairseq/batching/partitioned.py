@@ -88,6 +88,7 @@ def in_partitions(
     targets: Sentences,
     sources: Sentences,
     flags,
+    joined: bool,
     specials: int,
     seed: int,
     epoch: int,
@@ -100,6 +101,7 @@ def in_partitions(
         dataset: fairseq's dataset of sentence pairs
         targets, sources: its sentences
         flags: tau, source_tau, reshuffle_partitions, sort_window and update_freq
+        joined: both languages share one table of words, and tau
         specials: how many special symbols both dictionaries begin with
         workers: how many processes share an update
         progress: is told now and then how many sentences are in partitions
@@ -112,6 +114,7 @@ def in_partitions(
         specials=range(specials),
         source=sources,
         source_tau=flags.source_tau,
+        joined=joined,
         progress=progress,
     )
     update_freq = flags.update_freq[min(epoch, len(flags.update_freq)) - 1]

@@ -34,6 +34,11 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add("data", metavar="DATA", help="folder that fairseq-preprocess has made; several shards: a:b:c")
     add("--tau", type=int, required=True, metavar="N", help="most target words of a partition")
     add("--source-tau", type=int, default=0, metavar="N", help="most source words of a partition (default: any number)")
+    add(
+        "--share-all-embeddings",
+        action="store_true",
+        help="as for fairseq-train: one table for both languages, so that tau counts the words of both",
+    )
     add("-s", "--source-lang", metavar="SRC", help="source language (default: from the names of the files)")
     add("-t", "--target-lang", metavar="TGT", help="target language (default: from the names of the files)")
     add("--train-subset", default="train", metavar="NAME", help="which files to read (default: train)")
@@ -148,7 +153,8 @@ def cut(pairs: LanguagePairDataset, args: argparse.Namespace, specials: int, epo
     with progress_bar(len(pairs), "partitions") as bar:
         advance = lambda done: bar.update(done - bar.n)
         workers = args.distributed_world_size
-        parts = in_partitions(pairs, targets, sources, args, specials, args.seed, epoch, workers, advance)
+        joined = args.share_all_embeddings
+        parts = in_partitions(pairs, targets, sources, args, joined, specials, args.seed, epoch, workers, advance)
         limits = utils.resolve_max_positions((args.max_source_positions, args.max_target_positions), args.max_tokens)
         order, too_long = parts.filter_indices_by_size(parts.ordered_indices(), limits)
         if len(order) == 0:
@@ -195,7 +201,8 @@ def report(
     fillers = sum(batch[0] < 0 for batch in batches)
     lines = [
         f"{folder}: {args.train_subset}, {source} to {target}, {how}",
-        f"at most {args.tau:,} target words and {source_limit} source words a partition",
+        f"at most {args.tau:,} {'words of both languages' if args.share_all_embeddings else 'target words'}"
+        f" and {source_limit} source words a partition",
         f"dictionaries: {len(dictionaries[1]):,} target and {len(dictionaries[0]):,} source words",
         *([f"{left_out:,} sentences left out: too long"] if left_out else []),
         *([f"{fillers:,} batches that count nothing, to fill up updates of {dataset.group}"] if fillers else []),

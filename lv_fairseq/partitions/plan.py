@@ -2,7 +2,8 @@
 
 The sentences are read in training order. A partition ends before the first sentence that would bring it above tau
 different target words, so its updates need no more than tau rows of the target word table. Special symbols do not count
-and are in every set. A limit on source words, the same for the other side, is ours.
+and are in every set. A limit on source words, the same for the other side, is ours. Languages that share one table
+share tau too, since it limits the rows of that table: there it counts the words of both.
 """
 
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ def partition(
     source: Optional[Sentences] = None,
     source_tau: int = 0,
     progress: Optional[Callable[[int], None]] = None,
+    joined: bool = False,
 ) -> PartitionPlan:
     """Cut the training order into partitions of at most ``tau`` different target words.
 
@@ -60,12 +62,15 @@ def partition(
         source: the source side, if its words are wanted
         source_tau: most source words of a partition; 0 = no limit
         progress: is told now and then how many sentences are done
+        joined: both sides have the same word numbers, and tau counts the words of both
     """
     order = np.asarray(order, dtype=np.int64)
-    check(target, tau, source, source_tau)
-    sides = [Side("target", target, tau, specials)]
+    check(target, tau, source, source_tau, joined)
+    sides = [Side("target", target, 0 if joined else tau, specials)]
     if source is not None:
         sides.append(Side("source", source, source_tau, specials))
+    if joined:
+        sides.append(Side("source and target", side_by_side(source, target), tau, specials))
 
     bounds, done, read = [0], 0, MIN_READ
     while done < len(order):
@@ -100,8 +105,16 @@ def partition(
     return PartitionPlan(order, bounds, partition_of, sides[0].sets, sides[1].sets if source is not None else None)
 
 
+def side_by_side(first: Sentences, second: Sentences) -> Sentences:
+    """Each sentence of the one, and after it that of the other."""
+    tokens = np.empty(len(first.tokens) + len(second.tokens), dtype=np.result_type(first.tokens, second.tokens))
+    tokens[np.arange(len(first.tokens)) + np.repeat(second.starts[:-1], first.lengths)] = first.tokens
+    tokens[np.arange(len(second.tokens)) + np.repeat(first.starts[1:], second.lengths)] = second.tokens
+    return Sentences(tokens, first.starts + second.starts)
+
+
 class Side:
-    """Target or source while the sentences are read: which words the current partition holds."""
+    """Target, source or both while the sentences are read: which words the current partition holds."""
 
     def __init__(self, name: str, sentences: Sentences, tau: int, specials: Sequence[int]):
         self.name, self.sentences, self.tau = name, sentences, tau
@@ -172,13 +185,13 @@ class Side:
         self.parts, self.size = [], 0
 
 
-def check(target: Sentences, tau: int, source: Optional[Sentences], source_tau: int) -> None:
+def check(target: Sentences, tau: int, source: Optional[Sentences], source_tau: int, joined: bool) -> None:
     if tau < 1:
         raise UserError(f"tau must be 1 or more, not {tau}")
     if source_tau < 0:
         raise UserError(f"source-tau must be 0 (no limit) or more, not {source_tau}")
-    if source is None and source_tau > 0:
-        raise UserError(f"source-tau {source_tau} needs the source sentences")
+    if source is None and (source_tau > 0 or joined):
+        raise UserError(f"{'a joined table' if joined else f'source-tau {source_tau}'} needs the source sentences")
     if source is not None and len(source.starts) != len(target.starts):
         raise UserError(
             f"{len(source.starts) - 1} source sentences do not pair with {len(target.starts) - 1} target ones"
@@ -188,7 +201,7 @@ def check(target: Sentences, tau: int, source: Optional[Sentences], source_tau: 
 def too_many_words(sides: Sequence[Side], order: np.ndarray, number: int) -> UserError:
     """What to say of a sentence that does not fit into an empty partition."""
     side = next(side for side in sides if 0 < side.tau < side.different_words(number))
-    option = "tau" if side.name == "target" else "source-tau"
+    option = "source-tau" if side.name == "source" else "tau"
     # the longest sentences first: one that is no longer than the most different words so far cannot have more
     lengths, most = side.lengths(order), 0
     for i in np.argsort(-lengths, kind="stable"):

@@ -22,12 +22,11 @@ class Page:
     Args:
         vocabulary: how many words there are
         rows: how many of them fit on the page
-        scored: how many of the rows a softmax runs over, the first ones (default: all)
     """
 
-    def __init__(self, vocabulary: int, rows: int, scored: Optional[int] = None):
-        self.vocabulary, self.rows, self.scored = vocabulary, rows, rows if scored is None else scored
-        self._all_scored = scored is None
+    def __init__(self, vocabulary: int, rows: int):
+        self.vocabulary, self.rows = vocabulary, rows
+        self.scored = rows  # how many of the rows a softmax runs over, the first ones
         self.words = WordNumbers(torch.empty(0, dtype=torch.long))  # the words on the page, in the order of its rows
         self.members: List[HostRows] = []
         self.changed = False  # the page may differ from the host's rows
@@ -76,14 +75,18 @@ class Page:
         self.changed = False
 
     def resize(self, rows: int) -> None:
-        """Another number of rows. The page is empty afterwards."""
+        """Another number of rows. The page is empty afterwards, and all rows are scored."""
         if rows != self.rows:
             self.turn_to([])
-            self.scored = rows if self._all_scored else self.scored
             self.rows = rows
-            self._offset = self._offset.new_full((self.scored,), float("-inf"))
+            self.score_only(rows)
             for member in self.members:
                 member.resize(rows)
+
+    def score_only(self, rows: int) -> None:
+        """Let a softmax run over the first ``rows`` of the page from its next turn on."""
+        self.scored = rows
+        self._offset = self._offset.new_full((rows,), float("-inf"))
 
 
 class HostRows:
