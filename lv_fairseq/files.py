@@ -58,6 +58,22 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
 
 
+def copied_whole(source: Path, path: Path) -> None:
+    """Give a file, which is to be replaced and never written to, a second name; whatever had that name goes. Takes no
+    time and no room, however large the file. Where that cannot be, a copy."""
+    temporary = hidden(Path(os.path.realpath(path)))
+    try:
+        if mode_of(path) not in (None, mode_of(source)):
+            raise PermissionError("both names would have the same ones")
+        os.link(source, temporary)
+        os.replace(temporary, os.path.realpath(path))
+    except OSError:  # also another file system, or one without links
+        with open_file(source) as file, written_whole(path) as copy:
+            shutil.copyfileobj(file, copy, 1 << 20)
+    finally:
+        temporary.unlink(missing_ok=True)  # it is still there if both were names of one file
+
+
 @contextmanager
 def temporary_folder(beside: Path) -> Iterator[Path]:
     """A new folder for us alone, next to a file that is to be written, which may be larger than what the system's own

@@ -1,12 +1,13 @@
 """Files that appear whole or not at all, with the permissions of what they replace."""
 
+import errno
 import os
 import stat
 
 import pytest
 
 from lv_fairseq.errors import UserError
-from lv_fairseq.files import hidden, temporary_folder, written_whole
+from lv_fairseq.files import copied_whole, hidden, temporary_folder, written_whole
 
 
 def mode(path) -> int:
@@ -94,3 +95,39 @@ def test_nothing_stays_after_an_error(tmp_path, error):
 def test_a_temporary_folder_is_for_us_alone(tmp_path):
     with temporary_folder(tmp_path / "file") as folder:
         assert folder.parent == tmp_path and mode(folder) == 0o700
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_copy_needs_no_second_file_and_writing_either_one_leaves_the_other(tmp_path, monkeypatch, links):
+    def refuse(*names):
+        raise OSError(errno.EXDEV, "not here")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_bytes(b"first")
+    two.write_bytes(b"old")
+    one.chmod(0o644)
+    two.chmod(0o644)
+    for _ in range(2):  # the second time both are names of one file
+        copied_whole(one, two)
+        assert two.read_bytes() == b"first" and os.path.samefile(one, two) == links
+    with written_whole(one) as file:
+        file.write(b"second")
+    assert (one.read_bytes(), two.read_bytes()) == (b"second", b"first")
+    one.chmod(0o640)
+    copied_whole(one, two)
+    assert (one.read_bytes(), mode(two)) == (two.read_bytes(), 0o644) and not os.path.samefile(one, two)
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["one", "two"]
+
+
+def test_a_copy_follows_a_link_and_leaves_what_is_no_file(tmp_path):
+    for name in ("one", "far"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "two").symlink_to("far")
+    copied_whole(tmp_path / "one", tmp_path / "two")
+    assert (tmp_path / "two").is_symlink() and (tmp_path / "far").read_text() == "one"
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match="it is a folder"):
+        copied_whole(tmp_path / "one", tmp_path / "folder")
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["far", "folder", "one", "two"]

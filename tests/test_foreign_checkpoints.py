@@ -222,6 +222,7 @@ def test_a_checkpoint_is_written_to_no_name_that_can_be_guessed_and_keeps_its_pe
     for name in ("one.pt", "two.pt"):
         assert torch.load(tmp_path / name) == {"a": 1} and (tmp_path / name).stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "precious").read_text() == "precious" and not (tmp_path / "two.pt").is_symlink()
+    assert (tmp_path / "one.pt").samefile(tmp_path / "two.pt")  # written once, whatever its size
     assert len(list(tmp_path.iterdir())) == 5  # nothing temporary stays
 
 

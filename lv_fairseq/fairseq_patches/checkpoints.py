@@ -4,7 +4,6 @@ import argparse
 import os
 import pickle
 import re
-import shutil
 import sys
 import types
 from contextvars import ContextVar
@@ -16,7 +15,7 @@ from fairseq.file_io import IOPathManager, PathManager
 from omegaconf.errors import OmegaConfBaseException
 
 from lv_fairseq.errors import UserError, behind
-from lv_fairseq.files import written_whole
+from lv_fairseq.files import copied_whole, written_whole
 
 # how fairseq begins what it says of checkpoints and flags that do not go together
 PLAIN = ("--", "Criterion does not match", "Optimizer does not match", "Cannot load model parameters")
@@ -152,7 +151,7 @@ def write_whole() -> None:
     """A checkpoint that fairseq writes, or copies (to checkpoint_last.pt, say), appears whole or not at all.
 
     fairseq writes a checkpoint to a name that anybody can guess, and copies it in place: a kill then leaves half a file
-    to resume from.
+    to resume from. It is written once: best, last and the epoch's are names of one file until they differ.
     """
     save = checkpoint_utils.torch_persistent_save
 
@@ -164,8 +163,7 @@ def write_whole() -> None:
             checkpoint_utils._torch_persistent_save(obj, file)
 
     def copy_whole(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
-        with open(src_path, "rb") as source, written_whole(dst_path) as file:
-            shutil.copyfileobj(source, file, 1 << 20)
+        copied_whole(src_path, dst_path)
         return True
 
     checkpoint_utils.torch_persistent_save = save_whole
