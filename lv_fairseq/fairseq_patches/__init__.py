@@ -27,4 +27,5 @@ def apply() -> None:
     half_precision.load_statistics_as_saved()
     half_precision.resume_exactly()
     half_precision.unscale_once()
+    half_precision.skip_overflows_on_a_cpu()
     half_precision.need_no_tpu_for_bf16()

@@ -5,6 +5,7 @@ import importlib.util
 import torch
 from fairseq import options
 from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
+from fairseq.trainer import Trainer
 
 MASTERS, COUNTS = "master_copies", "loss_scaler"  # in an optimiser's checkpoint
 
@@ -137,3 +138,20 @@ def need_no_tpu_for_bf16() -> None:
         return parsed
 
     options.parse_args_and_arch = parse_args
+
+
+def skip_overflows_on_a_cpu() -> None:
+    """Let ``--fp16`` leave out an update whose gradients are too large, and scale the loss down, on a CPU too: fairseq
+    then puts a zero on a GPU, and ends if there is none."""
+    train = Trainer.train_step
+
+    def train_step(self, samples, raise_oom=False):
+        try:
+            return train(self, samples, raise_oom)
+        except (AssertionError, RuntimeError) as error:  # torch's, without CUDA or without a GPU
+            if torch.cuda.is_available() or not isinstance(error.__context__, OverflowError):
+                raise
+            self.zero_grad()
+            return None
+
+    Trainer.train_step = train_step
