@@ -90,8 +90,8 @@ class LargeVocabulary:
             raise UserError(f"--criterion partition_cross_entropy: {self._without_tables}")
         if own and self.cfg.find_unused_parameters and str(self.cfg.ddp_backend) in ("c10d", "pytorch_ddp"):
             raise UserError(
-                "--find-unused-parameters takes the rows that --criterion partition_cross_entropy scores words with for "
-                "unused, since the model does not touch them: leave it out, or take --ddp-backend legacy_ddp"
+                "--find-unused-parameters takes the rows that words are scored with for unused, since --criterion "
+                "partition_cross_entropy scores them, not the model: leave it out, or take --ddp-backend legacy_ddp"
             )
         return criterion
 

@@ -175,14 +175,13 @@ def check(cfg: LVTranslationConfig) -> None:
         if cfg.store_ema:
             raise UserError("--store-ema walks over all words at every update: leave it out, or leave out --tau")
         if cfg.tpu:
-            raise UserError("--tau trains on GPUs and CPUs: leave out --tpu (which --bf16 implies if torch_xla is there)")
+            raise UserError(
+                "--tau trains on GPUs and CPUs: leave out --tpu (and --bf16, which implies it with torch_xla)"
+            )
         if cfg.use_bmuf:
             raise UserError("--use-bmuf averages pages of different words: leave it out, or leave out --tau")
         if str(cfg.zero_sharding) != "none":
-            raise UserError(
-                f"--zero-sharding {cfg.zero_sharding} divides the optimiser's statistics, which --tau has in host memory "
-                "but for a page: leave it out"
-            )
+            raise UserError(f"--zero-sharding {cfg.zero_sharding} cannot divide pages among workers: leave it out")
         if cfg.distributed_world_size > 1 and str(cfg.ddp_backend) not in ("legacy_ddp", "no_c10d"):
             if str(cfg.ddp_backend) not in ("c10d", "pytorch_ddp"):
                 raise UserError(f"--tau works with --ddp-backend legacy_ddp or pytorch_ddp, not {cfg.ddp_backend}")

@@ -50,8 +50,8 @@ def wrong_flags(error: BaseException) -> Optional[str]:
         return " ".join(str(error).split())
     if isinstance(error, NotImplementedError) and str(error).startswith("--"):
         return str(error)
-    if isinstance(error, ValueError) and str(error).startswith("Unsupported optimizer: "):  # no halves in its place
-        return f"--memory-efficient-fp16 and --memory-efficient-bf16 do not work with this optimiser ({error}): take adam"
+    if isinstance(error, ValueError) and str(error).startswith("Unsupported optimizer: "):  # which cannot train halves
+        return f"--memory-efficient-fp16 and --memory-efficient-bf16: {error}, take adam, or --fp16 or --bf16"
     if isinstance(error, ValueError) and str(error).endswith(" is required!"):  # of a registry, such as optimizer
         return f"--{error}"
     if isinstance(error, ValueError) and str(error).startswith("Seed must be between"):
