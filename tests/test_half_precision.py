@@ -28,8 +28,8 @@ from lv_fairseq.word_tables.columns import columns_of
 ADAM = ("--optimizer", "adam", "--lr", 0.01, "--num-workers", 0, "--max-tokens", 200)
 MODES = {
     "single": (),
-    "fp16": ("--fp16", "--fp16-scale-window", 5),  # the loss is scaled up every 5 updates
-    "memory-efficient fp16": ("--memory-efficient-fp16", "--fp16-scale-window", 5),
+    "fp16": ("--fp16", "--fp16-scale-window", 7),  # the loss is scaled up every 7 updates
+    "memory-efficient fp16": ("--memory-efficient-fp16", "--fp16-scale-window", 7),
     "bf16": ("--bf16",),
     "memory-efficient bf16": ("--memory-efficient-bf16",),
     "amp": ("--amp",),

@@ -42,11 +42,11 @@ class WordTable(nn.Module):
             if not hasattr(parameter, "host"):
                 HostRows(parameter, page, spare=float(name == "weight_v"))  # a direction has some length
 
-    def _apply(self, function, *args, **kwargs):
+    def _apply(self, fn, *args, **kwargs):
         """What a model's ``half`` and ``to`` come down to."""
 
         def apply(tensor: Tensor) -> Tensor:
-            result = function(tensor)
+            result = fn(tensor)
             rounds = hasattr(tensor, "host") and result.dtype.itemsize < tensor.dtype.itemsize
             return tensor.to(result.device) if rounds else result
 
