@@ -13,6 +13,7 @@ from architectures import ARCHITECTURES
 from conftest import generate_here, hypotheses
 from fairseq import metrics
 from fairseq.data.iterators import GroupedIterator
+from fairseq.distributed import LegacyDistributedDataParallel
 from fairseq.optim import AMPOptimizer
 from fairseq.trainer import Trainer
 from small_corpus import TAU, configure, train_epochs, train_iterator, write_corpus
@@ -239,6 +240,20 @@ def test_decoding_with_lists_in_half_precision(names):
         hypotheses(generate_here(names / "data", names / "model.pt", *flags, *more)) for more in ((), ("--fp16",))
     )
     assert len(half) == 60 and half == single
+
+
+def test_workers_share_gradients_of_pages_unrounded(tmp_path):
+    torch.distributed.init_process_group("gloo", f"file://{tmp_path}/workers", rank=0, world_size=1)
+    try:
+        model = nn.Sequential(nn.Linear(2, 2).half(), nn.Linear(2, 2))
+        workers = LegacyDistributedDataParallel(model, torch.distributed.group.WORLD)
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, 3e-5 if parameter.dtype == torch.float16 else 3e-9)
+        before = [parameter.grad.clone() for parameter in model.parameters()]
+        workers.all_reduce_grads()
+        assert_same_bits([parameter.grad for parameter in model.parameters()], before)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize("gradient", [3.0, float("inf")])

@@ -26,6 +26,7 @@ def apply() -> None:
     half_precision.leave_single_precision_alone()
     half_precision.load_statistics_as_saved()
     half_precision.resume_exactly()
+    half_precision.share_gradients_unrounded()
     half_precision.unscale_once()
     half_precision.skip_overflows_on_a_cpu()
     half_precision.need_no_tpu_for_bf16()

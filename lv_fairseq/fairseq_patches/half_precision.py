@@ -4,6 +4,7 @@ import importlib.util
 
 import torch
 from fairseq import options
+from fairseq.distributed import LegacyDistributedDataParallel
 from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
 from fairseq.trainer import Trainer
 
@@ -109,6 +110,21 @@ def load_statistics_as_saved() -> None:
                         state[name] = before.to(value.device)
 
     MemoryEfficientFP16Optimizer.load_state_dict = load_unrounded
+
+
+def share_gradients_unrounded() -> None:
+    """Let workers (``--ddp-backend legacy_ddp``) add up gradients in the highest precision that any has, which takes
+    all others along. fairseq adds them up in that of the first parameter, which may be half while pages are single."""
+    reduce = LegacyDistributedDataParallel.all_reduce_grads
+
+    def all_reduce_grads(self) -> None:
+        if self.buffer is None:
+            parameters = list(self.module.parameters())
+            highest = max((parameter.dtype for parameter in parameters), key=lambda dtype: dtype.itemsize)
+            self.buffer = parameters[0].new_empty(self.buffer_size, dtype=highest)
+        reduce(self)
+
+    LegacyDistributedDataParallel.all_reduce_grads = all_reduce_grads
 
 
 def unscale_once() -> None:
