@@ -72,7 +72,7 @@ def test_half_precision_is_compared_with_single(printed, tmp_path):
     lines = printed("half_precision", data, *sizes, "--rows", "single", "fp16", "memory-efficient-bf16")
     for name in ("single", "fp16", "memory-efficient-bf16"):
         (row,) = (line for line in lines if line.startswith(f"{name} "))
-        assert row.endswith("yes") and len(figures([row.removesuffix("yes")], name)) == 2
+        assert row.endswith("yes") and len(figures([row.removesuffix("yes")], name)) == 3
 
 
 DECODING = ("--words", 300, "--frequent", 60, "--per-word", 2, "--turns", 1, "--length", 3)
