@@ -88,6 +88,11 @@ class LargeVocabulary:
             raise UserError("--validation-vocab candidates needs --criterion partition_cross_entropy")
         if own and self._without_tables:  # the criterion finds out by itself too, but not before the data are read
             raise UserError(f"--criterion partition_cross_entropy: {self._without_tables}")
+        if own and self.cfg.find_unused_parameters and str(self.cfg.ddp_backend) in ("c10d", "pytorch_ddp"):
+            raise UserError(
+                "--find-unused-parameters takes the rows that words are scored with for unused, since --criterion "
+                "partition_cross_entropy scores them, not the model: leave it out, or take --ddp-backend legacy_ddp"
+            )
         return criterion
 
     @classmethod

@@ -133,9 +133,10 @@ class LVTranslationConfig(TranslationConfig):
     update_freq: Any = II("optimization.update_freq")
     seed: int = II("common.seed")
     store_ema: bool = II("ema.store_ema")
-    fp16: bool = II("common.fp16")
-    memory_efficient_fp16: bool = II("common.memory_efficient_fp16")
-    memory_efficient_bf16: bool = II("common.memory_efficient_bf16")
+    tpu: bool = II("common.tpu")
+    use_bmuf: bool = II("optimization.use_bmuf")
+    zero_sharding: Any = II("distributed_training.zero_sharding")
+    find_unused_parameters: bool = II("distributed_training.find_unused_parameters")
     distributed_world_size: int = II("distributed_training.distributed_world_size")
     ddp_backend: Any = II("distributed_training.ddp_backend")
 
@@ -173,8 +174,14 @@ def check(cfg: LVTranslationConfig) -> None:
     if cfg.tau:
         if cfg.store_ema:
             raise UserError("--store-ema walks over all words at every update: leave it out, or leave out --tau")
-        if cfg.fp16 or cfg.memory_efficient_fp16 or cfg.memory_efficient_bf16:
-            raise UserError("--tau pages float32 parameters: take --amp for half precision, not --fp16 and its kin")
+        if cfg.tpu:
+            raise UserError(
+                "--tau trains on GPUs and CPUs: leave out --tpu (and --bf16, which implies it with torch_xla)"
+            )
+        if cfg.use_bmuf:
+            raise UserError("--use-bmuf averages pages of different words: leave it out, or leave out --tau")
+        if str(cfg.zero_sharding) != "none":
+            raise UserError(f"--zero-sharding {cfg.zero_sharding} cannot divide pages among workers: leave it out")
         if cfg.distributed_world_size > 1 and str(cfg.ddp_backend) not in ("legacy_ddp", "no_c10d"):
             if str(cfg.ddp_backend) not in ("c10d", "pytorch_ddp"):
                 raise UserError(f"--tau works with --ddp-backend legacy_ddp or pytorch_ddp, not {cfg.ddp_backend}")

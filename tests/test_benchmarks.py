@@ -11,6 +11,7 @@ import networks
 import pytest
 import torch
 from conftest import ROOT
+from small_corpus import write_corpus
 
 
 @pytest.fixture
@@ -63,6 +64,15 @@ def test_softmax_over_a_page_is_compared_with_all_scores(printed):
     assert sum(line.startswith("limited, default") for line in lines) == 2
     (memory,) = printed("softmax", *sizes, "--memory-of", "plain")
     assert math.isfinite(float(memory))
+
+
+def test_half_precision_is_compared_with_single(printed, tmp_path):
+    data = write_corpus(tmp_path, pairs=70)
+    sizes = ("--dim", 4, "--tau", 30, "--tokens", 200, "--updates", 1)
+    lines = printed("half_precision", data, *sizes, "--rows", "single", "fp16", "memory-efficient-bf16")
+    for name in ("single", "fp16", "memory-efficient-bf16"):
+        (row,) = (line for line in lines if line.startswith(f"{name} "))
+        assert row.endswith("yes") and len(figures([row.removesuffix("yes")], name)) == 3
 
 
 DECODING = ("--words", 300, "--frequent", 60, "--per-word", 2, "--turns", 1, "--length", 3)

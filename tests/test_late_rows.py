@@ -8,12 +8,37 @@ from fairseq.optim.adam import Adam as FairseqAdam
 from fairseq.optim.adamax import Adamax as FairseqAdamax
 from torch import nn
 
+from lv_fairseq import UserError
 from lv_fairseq.word_tables import Page, ScoringTable, carry_rows, correct_late_rows
 
 WORDS, DIM, ROWS = 8, 3, 4
+
+
+class AdamThatCountsGroups(torch.optim.Optimizer):
+    """Keeps the number of updates with a group of parameters and not with each of them, as apex's FusedAdam does."""
+
+    def __init__(self, params, lr=0.1, weight_decay=0.0):
+        super().__init__(params, dict(lr=lr, weight_decay=weight_decay, betas=(0.9, 0.999)))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            group["step"] = group.get("step", 0) + 1
+            lr, (beta1, beta2), k = group["lr"], group["betas"], group["step"]
+            for p in group["params"]:
+                if not self.state[p]:
+                    self.state[p] = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+                mean, square = (self.state[p][name] for name in ("exp_avg", "exp_avg_sq"))
+                mean.lerp_(p.grad, 1 - beta1)
+                square.lerp_(p.grad**2, 1 - beta2)
+                p *= 1 - lr * group["weight_decay"]
+                p -= lr * (mean / (1 - beta1**k)) / ((square / (1 - beta2**k)).sqrt() + 1e-9)
+
+
 OPTIMIZERS = {
     "fairseq's adam": FairseqAdam,
     "fairseq's adam with amsgrad": lambda p, **how: FairseqAdam(p, amsgrad=True, **how),
+    "adam that counts groups": AdamThatCountsGroups,
     "fairseq's adamax": FairseqAdamax,
     "fairseq's adamax, uncorrected": lambda p, **how: FairseqAdamax(p, bias_correction=False, **how),
     "torch's adam": torch.optim.Adam,
@@ -96,6 +121,21 @@ class AdamWithAnAttribute(FairseqAdam):
     def step(self, closure=None):
         assert self.own
         super().step(closure)
+
+
+class AdamInHalf(FairseqAdam):
+    """Keeps its means in half precision and their scale with the parameter, as apex's does with --fp16-adam-stats."""
+
+    def step(self, closure=None):
+        super().step(closure)
+        for state in self.state.values():
+            state["exp_avg_scale"] = state["exp_avg"].abs().max() / 65504
+            state["exp_avg"] = (state["exp_avg"] / state["exp_avg_scale"]).half()
+
+
+def test_means_in_half_precision_are_refused():
+    with pytest.raises(UserError, match="fp16_adam_stats"):
+        on_page(AdamInHalf)
 
 
 @pytest.mark.parametrize(

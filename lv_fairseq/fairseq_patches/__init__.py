@@ -3,7 +3,7 @@
 from functools import cache
 
 from lv_fairseq.errors import show_in_one_line
-from lv_fairseq.fairseq_patches import checkpoints, commands, readers, settings, training
+from lv_fairseq.fairseq_patches import checkpoints, commands, half_precision, readers, settings, training
 from lv_fairseq.fairseq_patches.checkpoints import overrides
 from lv_fairseq.fairseq_patches.training import meet_every_optimizer
 
@@ -23,3 +23,10 @@ def apply() -> None:
     settings.run_no_code()
     training.keep_every_sentence()
     readers.let_readers_end()
+    half_precision.leave_single_precision_alone()
+    half_precision.load_statistics_as_saved()
+    half_precision.resume_exactly()
+    half_precision.share_gradients_unrounded()
+    half_precision.unscale_once()
+    half_precision.skip_overflows_on_a_cpu()
+    half_precision.need_no_tpu_for_bf16()

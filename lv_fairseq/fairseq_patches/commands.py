@@ -48,6 +48,10 @@ def wrong_flags(error: BaseException) -> Optional[str]:
     """What an exception says about flags, None if it is about something else."""
     if isinstance(error, AssertionError) and "--" in str(error):
         return " ".join(str(error).split())
+    if isinstance(error, NotImplementedError) and str(error).startswith("--"):
+        return f"{error}: leave it out"
+    if isinstance(error, ValueError) and str(error).startswith("Unsupported optimizer: "):  # which cannot train halves
+        return f"--memory-efficient-fp16 and --memory-efficient-bf16: {error}, take adam, or --fp16 or --bf16"
     if isinstance(error, ValueError) and str(error).endswith(" is required!"):  # of a registry, such as optimizer
         return f"--{error}"
     if isinstance(error, ValueError) and str(error).startswith("Seed must be between"):

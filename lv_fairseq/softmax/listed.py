@@ -32,7 +32,7 @@ def listed_cross_entropy(
         unknown: number of the unknown word: a special symbol, whose place among the common words is its number
         smoothing: fairseq's label smoothing, over the list
     """
-    loss, nll, outside = (features[0].new_zeros(()) for _ in range(3))
+    loss, nll, outside = (features[0].new_zeros((), dtype=torch.float32) for _ in range(3))
     common_rows = rows(slice(common) if isinstance(common, int) else common)
     count = common if isinstance(common, int) else len(common)
     for sentence, right, words in zip(features, targets, others):

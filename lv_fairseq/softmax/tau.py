@@ -19,9 +19,9 @@ from torch.autograd.function import once_differentiable
 
 CHUNK_BYTES = 24 << 20  # of the scores of a chunk: less makes slow matrix products, more leaves the cache
 
-# Half precision reaches from 6e-8 to 65504. Gradients of scores, within [-1, 1], are multiplied by the first before
-# they are rounded to it, and features divided by the second before they meet those.
-GRADIENT_SCALE, FEATURE_SCALE = 256.0, 16.0
+# Half precision reaches down to 6e-8. Gradients of scores, within [-1, 1], are multiplied by this before they are
+# rounded to it. It reaches up to 65504 only, so that what sums them up is in single precision.
+GRADIENT_SCALE = 256.0
 
 
 def limited_cross_entropy(
@@ -85,8 +85,10 @@ def log_normaliser(scores: Tensor, probabilities: Tensor) -> Tensor:
 
 
 def add_product(total: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """total += a b, in place; the factors may be in half precision while the total is in single."""
-    return total.addmm_(a, b) if total.dtype == a.dtype else total.add_(torch.mm(a, b))
+    """total += a b, in place; the factors may be in half precision while the total, and every sum, is in single."""
+    if total.dtype != a.dtype and a.is_cuda:
+        return total.add_(torch.mm(a, b, out_dtype=total.dtype))
+    return total.addmm_(a.to(total.dtype), b.to(total.dtype))
 
 
 class _Smoothing(NamedTuple):
@@ -131,12 +133,12 @@ class _Smoothing(NamedTuple):
 
 def _add_gradients(d_scores: Tensor, phi: Tensor, weight: Tensor, gradients: Sequence[Optional[Tensor]]) -> None:
     """Add what the scores of a chunk of tokens (tokens x rows) bring to the gradients in its features, in weight and in
-    bias; in half precision, the first two `GRADIENT_SCALE` and `GRADIENT_SCALE` / `FEATURE_SCALE` times as large."""
+    bias; in half precision, the first two `GRADIENT_SCALE` times as large."""
     d_phi, d_weight, d_bias = gradients
     if d_bias is not None:
         d_bias.addmv_(d_scores.t(), torch.ones(len(phi), dtype=d_bias.dtype, device=d_bias.device))
     if d_scores.dtype != phi.dtype:
-        d_scores, phi = (d_scores * GRADIENT_SCALE).to(phi.dtype), phi / FEATURE_SCALE
+        d_scores = (d_scores * GRADIENT_SCALE).to(phi.dtype)
     if d_phi is not None:
         add_product(d_phi, d_scores, weight)
     if d_weight is not None:
@@ -183,10 +185,9 @@ def _loss_and_gradients(
             d_scores = p.scatter_(1, y, p.gather(1, y) - (smooth.right if smooth else 1.0))
             d_phi = d_features[part] if wanted[0] else None
             _add_gradients(d_scores, phi, weight, (d_phi, d_weight, d_bias))
-    if half and wanted[0]:
-        d_features /= GRADIENT_SCALE
-    if half and wanted[1]:
-        d_weight /= GRADIENT_SCALE / FEATURE_SCALE
+    for scaled in (d_features, d_weight):
+        if half and scaled is not None:
+            scaled /= GRADIENT_SCALE
 
     gradients = [d_features, d_weight, d_bias]
     loss = smooth.loss(features, weight, shift, nll, normalisers, gradients) if smooth else nll.clone()

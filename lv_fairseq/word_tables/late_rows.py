@@ -54,11 +54,11 @@ def correct_late_rows(optimizer: Optimizer) -> None:
             if parameter.grad is None or not state:
                 continue
             if COUNTS not in state:  # statistics from a run without pages: every row has been there all the time
-                count_all_rows(parameter, state)
+                count_all_rows(parameter, updates(group, state), state)
             words = parameter.host.page.words
             if late.get(parameter, (None,))[0] is not words:  # once a page
                 k = state[COUNTS][: len(words)].flatten()
-                late[parameter] = words, ((k != float(state["step"])) & (k < enough(group))).nonzero().squeeze(1)
+                late[parameter] = words, ((k != updates(group, state)) & (k < enough(group))).nonzero().squeeze(1)
             if len(late[parameter][1]):
                 decay = group["lr"] * group["weight_decay"] if beside else 0
                 before[parameter] = parameter.detach()[late[parameter][1]] * (1 - decay)
@@ -74,7 +74,7 @@ def correct_late_rows(optimizer: Optimizer) -> None:
             if parameter in before:
                 rows, betas = late[parameter][1], group["betas"]
                 k = state[COUNTS][rows]
-                factor = length(k, *betas) / length(float(state["step"]), *betas)
+                factor = length(k, *betas) / length(updates(group, state), *betas)
                 # by the row's own count alone, so that a resume in the middle of a page makes no difference
                 factor = factor.masked_fill(k > enough(group), 1).expand_as(before[parameter])
                 with torch.no_grad():
@@ -102,7 +102,12 @@ def enough(group: Dict) -> float:
     return math.log(NEGLIGIBLE) / math.log(max(*group["betas"], 1e-9))
 
 
-def count_all_rows(parameter: nn.Parameter, state: Dict) -> None:
+def updates(group: Dict, state: Dict) -> float:
+    """Of a parameter so far."""
+    return float(state["step"] if "step" in state else group["step"])
+
+
+def count_all_rows(parameter: nn.Parameter, count: float, state: Dict) -> None:
     shape = [1] * (parameter.dim() - 1)
-    state[COUNTS] = parameter.new_full((len(parameter), *shape), float(state["step"]))
-    parameter.host.statistics[COUNTS] = torch.full((len(parameter.host.full), *shape), float(state["step"]))
+    state[COUNTS] = parameter.new_full((len(parameter), *shape), count)
+    parameter.host.statistics[COUNTS] = torch.full((len(parameter.host.full), *shape), count)

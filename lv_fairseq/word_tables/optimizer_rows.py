@@ -49,15 +49,18 @@ def paged_groups(optimizer: Optimizer) -> Iterator[Tuple[Dict, nn.Parameter]]:
 
 
 def first_step(optimizer: Optimizer, gradient: float = 1.0, **settings) -> Tuple[Tensor, Dict]:
-    """What this optimiser makes of a new parameter of 5 x 3 ones in one step, and what it keeps of it."""
+    """What this optimiser makes of a new parameter of 5 x 3 ones in one step, and what it keeps of it; the count of
+    updates too if it is kept with a group, as apex's FusedAdam does."""
     group, like = next(paged_groups(optimizer))
     parameter = nn.Parameter(torch.ones(5, 3, device=like.device))
     parameter.grad = torch.full_like(parameter, gradient)
     probe = object.__new__(type(optimizer))  # copy.copy leaves out what torch does not save, such as own attributes
     probe.__dict__.update(vars(optimizer), state=defaultdict(dict))
-    probe.param_groups = [{**group, **settings, "params": [parameter]}]
+    group = {**group, **settings, "params": [parameter]}
+    probe.param_groups = [group]
     probe.step()
-    return parameter.detach(), probe.state[parameter]
+    count = {"step": group["step"]} if "step" in group else {}
+    return parameter.detach(), {**count, **probe.state[parameter]}
 
 
 def what_it_keeps(optimizer: Optimizer) -> Tuple[Tensor, Dict]:
@@ -68,9 +71,14 @@ def what_it_keeps(optimizer: Optimizer) -> Tuple[Tensor, Dict]:
 
 
 def check(optimizer: Optimizer) -> None:
-    """Refuse an optimiser that keeps something else than numbers and row-shaped statistics."""
+    """Refuse an optimiser that keeps something else than numbers and row-shaped statistics in single precision."""
     values, state = what_it_keeps(optimizer)
     for name, value in state.items():
+        if torch.is_tensor(value) and value.dtype in (torch.float16, torch.bfloat16):
+            raise UserError(
+                f"this optimiser keeps {name} in half precision, with one scale for all rows of a page, whose words "
+                "change: leave out fp16_adam_stats"
+            )
         if torch.is_tensor(value) and value.dim() and not has_rows_of(value, values):
             raise UserError(
                 f"this optimiser keeps {name} of shape {tuple(value.shape)} for a table of {tuple(values.shape)}, "

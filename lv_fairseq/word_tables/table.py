@@ -21,7 +21,12 @@ ALL = slice(None)
 
 
 class WordTable(nn.Module):
-    """One row of each of its parameters for each word of a vocabulary V. A checkpoint holds the rows of all words."""
+    """One row of each of its parameters for each word of a vocabulary V. A checkpoint holds the rows of all words.
+
+    A page stays in single precision if the model goes to half: what a table gives to the model is rounded.
+    """
+
+    like: Tensor  # empty, on the device and in the precision of a model that has pages
 
     def __init__(self, words: int):
         super().__init__()
@@ -32,9 +37,20 @@ class WordTable(nn.Module):
     def put_on(self, page: Page) -> None:
         """Move all rows to host memory and keep only those of the page as parameters."""
         self.page = page
+        self.register_buffer("like", next(self.parameters()).new_empty(0), persistent=False)
         for name, parameter in self.named_parameters():
             if not hasattr(parameter, "host"):
                 HostRows(parameter, page, spare=float(name == "weight_v"))  # a direction has some length
+
+    def _apply(self, fn, *args, **kwargs):
+        """What a model's ``half`` and ``to`` come down to."""
+
+        def apply(tensor: Tensor) -> Tensor:
+            result = fn(tensor)
+            rounds = hasattr(tensor, "host") and result.dtype.itemsize < tensor.dtype.itemsize
+            return tensor.to(result.device) if rounds else result
+
+        return super()._apply(apply, *args, **kwargs)
 
     def _whole(self, name: str) -> Optional[Tensor]:
         """All rows of a parameter."""
@@ -90,10 +106,10 @@ class ReadingTable(WordTable):
             return F.embedding(numbers, self.weight, self.padding_idx)
         if self.training:
             self.page.changed = True
-            return F.embedding(self.page.rows_of(numbers), self.weight, self.padding_idx)
+            return F.embedding(self.page.rows_of(numbers), self.weight, self.padding_idx).to(self.like)
         self._up_to_date()
         whole = self._whole("weight")
-        return F.embedding(numbers.to(whole.device), whole).to(self.weight)
+        return F.embedding(numbers.to(whole.device), whole).to(self.like)
 
 
 class ScoringTable(WordTable):
@@ -183,7 +199,7 @@ class ScoringTable(WordTable):
 
     def _rows(self, words: Union[slice, WordNumbers]) -> Rows:
         names = self._weight_names
-        like = getattr(self, names[0])
+        like = getattr(self, names[0]) if self.page is None else self.like
         if torch.is_tensor(words):
             words = WordNumbers(words.to(self._whole(names[0]).device))
 
