@@ -12,11 +12,10 @@ import sys
 from functools import cache
 from numbers import Number
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 DLPACK_CPU, DLPACK_OTHER = 1, 12  # kinds of devices in DLPack, by which a tensor's memory changes its device
@@ -41,14 +40,20 @@ class Wait(NamedTuple):
     place: str  # of the code that asked for it: torch does not count
     ours: bool  # whether that is a file of the package
 
+    @property
+    def file(self) -> str:
+        return Path(self.place.rpartition(":")[0]).name
+
 
 class Copy(NamedTuple):
     """Between host and device."""
 
     to_device: bool
-    host: int  # address in the memory of the host
-    bytes: int
-    waits: bool
+    host: Tensor  # at the end that is the host; as long as it is here, no other memory has its address
+
+    @property
+    def bytes(self) -> int:
+        return self.host.numel() * self.host.element_size()
 
 
 class Watched:
@@ -57,6 +62,7 @@ class Watched:
     def __init__(self):
         self.waits: List[Wait] = []
         self.copies: List[Copy] = []
+        self.operations: List[str] = []
 
     @property
     def ours(self) -> List[Wait]:
@@ -125,40 +131,58 @@ def with_address(tensor: Tensor, kind: int) -> Tensor:
 
 
 def is_ours(tensor: Tensor) -> bool:
-    return tensor.device.type == "gpu"
+    return not tensor.is_cpu
+
+
+@cache
+def declared(operation) -> Tuple[str, Tuple[bool, ...]]:
+    """Its name, and which of its arguments are tensors."""
+    schema = operation._schema
+    return schema.name.split("::")[1], tuple(str(argument.type) == "Tensor" for argument in schema.arguments)
 
 
 def compute(operation, *args, **kwargs) -> Any:
     """Every operation on the device."""
-    declared = [str(argument.type) for argument in operation._schema.arguments]
+    name, are_tensors = declared(operation)
+    for seen in watched:
+        seen.operations.append(name)
     # torch gives a tensor that was a number in the program back as a number
-    args = [torch.tensor(x) if kind == "Tensor" and isinstance(x, Number) else x for x, kind in zip(args, declared)]
-    name = operation._schema.name.split("::")[1]
+    args = [torch.tensor(x) if tensor and isinstance(x, Number) else x for x, tensor in zip(args, are_tensors)]
     if name == "_copy_from":
         return copy(*args, **kwargs)
     if name == "resize_":
         return resize(*args[:2])
-    tensors: List[Tensor] = []
-    tree_map_only(Tensor, tensors.append, (args, kwargs))
-    check_devices(name, tensors, args)
+    hosts: Dict[int, Tuple[Tensor, Tensor]] = {}  # by identity: one that is given twice is the same one again
+
+    def host(x: Any) -> Any:
+        if isinstance(x, torch.device):
+            return torch.device("cpu")
+        if not isinstance(x, Tensor):
+            return x
+        if id(x) not in hosts:
+            hosts[id(x)] = x, on_host(x) if is_ours(x) else x
+        return hosts[id(x)][1]
+
+    given, named = [each(host, x) for x in args], {name: host(x) for name, x in kwargs.items()}
+    check_devices(name, [x for x, _ in hosts.values()], args)
     if name in DEPENDS_ON_VALUES or chooses_by_mask(name, args):
         remember_wait(name)
-    hosts: Dict[int, Tensor] = {}  # by the tensor's identity: one that is given twice is the same one again
-
-    def host(tensor: Tensor) -> Tensor:
-        if id(tensor) not in hosts:
-            hosts[id(tensor)] = on_host(tensor) if is_ours(tensor) else tensor
-        return hosts[id(tensor)]
-
-    given = tree_map_only(Tensor, host, (list(args), kwargs))
-    given = tree_map_only(torch.device, lambda device: torch.device("cpu"), given)
     with torch.no_grad():
-        result = operation(*given[0], **given[1])
-    mine = {id(hosts[id(tensor)]): tensor for tensor in tensors}
-    for tensor in tensors:  # an out= that has grown
-        if is_ours(tensor) and hosts[id(tensor)].shape != tensor.shape:
-            tensor.data = on_device(hosts[id(tensor)])
-    return tree_map_only(Tensor, lambda x: mine[id(x)] if id(x) in mine else on_device(x), result)
+        result = operation(*given, **named)
+    for tensor, memory in hosts.values():
+        if is_ours(tensor) and memory.shape != tensor.shape:  # an out= that has grown
+            tensor.data = on_device(memory)
+    mine = {id(memory): tensor for tensor, memory in hosts.values()}
+
+    def back(x: Any) -> Any:
+        return x if not isinstance(x, Tensor) else mine[id(x)] if id(x) in mine else on_device(x)
+
+    return each(back, result)
+
+
+def each(function: Callable, value: Any) -> Any:
+    """Of a value, or of those in a list."""
+    return type(value)(map(function, value)) if isinstance(value, (list, tuple)) else function(value)
 
 
 INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_")
@@ -188,10 +212,8 @@ def chooses_by_mask(name: str, args) -> bool:
 def copy(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
     """From host to device, back, or on the device."""
     if is_ours(source) != is_ours(target):
-        host = target if is_ours(source) else source
         for seen in watched:
-            size = source.numel() * source.element_size()
-            seen.copies.append(Copy(is_ours(target), host.data_ptr(), size, not non_blocking))
+            seen.copies.append(Copy(is_ours(target), source if is_ours(target) else target))
         if not non_blocking:
             remember_wait("copy to the device" if is_ours(target) else "copy to the host")
     to, of = (on_host(tensor) if is_ours(tensor) else tensor for tensor in (target, source))
