@@ -318,7 +318,7 @@ def test_the_whole_vocabulary_in_chunks(tokens, words, rows, shuffled, smoothing
     if shuffled:
         np.random.default_rng(seed).shuffle(chunks)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lv_fairseq.softmax.full.CHUNK_BYTES", block)
+        patch.setattr("lv_fairseq.softmax.tau.CHUNK_BYTES", block)
         loss, nll = full_cross_entropy(features, chunks, targets, smoothing)
     assert loss.dtype == nll.dtype == dtype and not loss.requires_grad
     expected = reference(features, weight, b, None, targets, smoothing)

@@ -85,9 +85,10 @@ class PartitionCrossEntropy(FairseqCriterion):
         lists, others = self.task.candidate_lists(sample)
         common = len(lists.common) if lists.prefix else torch.from_numpy(np.sort(lists.common)).to(features.device)
         words = sample["target"].ne(self.padding_idx)
+        lengths = words.sum(dim=1).tolist()
         return listed_cross_entropy(
-            [sentence[kept] for sentence, kept in zip(features, words)],
-            [sentence[kept] for sentence, kept in zip(sample["target"], words)],
+            features[words].split(lengths),
+            sample["target"][words].split(lengths),
             common,
             [torch.from_numpy(numbers).to(features.device) for numbers in others],
             table.rows,

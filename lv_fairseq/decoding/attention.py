@@ -14,6 +14,8 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from lv_fairseq.decoding.search import part_of
+from lv_fairseq.decoding.transfers import to_device
+from lv_fairseq.decoding.unknown_words import with_unknown
 from lv_fairseq.errors import UserError
 from lv_fairseq.models.families import word_tables
 
@@ -95,13 +97,14 @@ def look_again(
         hypotheses: of each sentence, with "tokens", and the end of the sentence last
         unknown, first, pad: word numbers; first: what a search begins with
     """
-    found = [(i, x) for i, sentence in enumerate(hypotheses) for x in sentence if bool((x["tokens"] == unknown).any())]
+    found = with_unknown(hypotheses, unknown)
     if not found:
         return
     device = sample["net_input"]["src_tokens"].device
-    sentences, which = torch.unique(torch.tensor([i for i, _ in found], device=device), return_inverse=True)
-    previous = [torch.cat([x["tokens"].new_tensor([first]), x["tokens"][:-1]]) for _, x in found]
-    previous = collate_tokens(previous, pad).to(device)
+    sentences, which = torch.unique(torch.tensor([i for i, *_ in found]), return_inverse=True)
+    sentences, which = to_device([sentences, which], device)
+    previous = [torch.cat([tokens.new_tensor([first]), tokens[:-1]]) for *_, tokens in found]
+    previous = collate_tokens(previous, pad).to(device, non_blocking=True)
     inputs = part_of(sample, sentences)["net_input"]
     attentions = []
     for model, mine in zip(models, heads):
@@ -110,5 +113,5 @@ def look_again(
     attentions = [attention for attention in attentions if attention is not None]
     if attentions:
         mean = torch.stack(attentions).mean(dim=0)
-        for (_, hypothesis), attention in zip(found, mean):
+        for (_, hypothesis, _), attention in zip(found, mean):
             hypothesis["attention"] = attention[: len(hypothesis["tokens"])].t()

@@ -18,11 +18,12 @@ from lv_fairseq.decoding.search import Candidates, ListedSearch
 from lv_fairseq.decoding.source_text import SourceWords, WithSourceWords, read_text, word_places, words_of_batch
 from lv_fairseq.decoding.statistics import Statistics
 from lv_fairseq.decoding.subwords import segmentation
+from lv_fairseq.decoding.transfers import to_device, to_host
 from lv_fairseq.decoding.unknown_alignment import alignment
-from lv_fairseq.decoding.unknown_words import replace_unknown
+from lv_fairseq.decoding.unknown_words import replace_unknown, with_unknown
 from lv_fairseq.errors import UserError
 from lv_fairseq.lexicon import Lexicon
-from lv_fairseq.models.families import adopt_model
+from lv_fairseq.models.families import adopt_model, word_tables
 from lv_fairseq.word_tables import Tables
 
 logger = logging.getLogger(__name__)
@@ -157,29 +158,44 @@ class Decoding:
         """One batch: its source words, the search, and what is done with its hypotheses."""
         typed = None if self.typed is None or "source_words" in sample else self.typed.find(sample)
         words = self.words_of(typed or sample)
+        searches = isinstance(generator, (SequenceGenerator, ListedSearch))
+        if searches and self.lists is None:
+            for tables in filter(None, map(word_tables, generator.model.models)):
+                tables.hold()
         hypotheses = search({**sample, "source_words": words})
-        if not isinstance(generator, (SequenceGenerator, ListedSearch)):
+        if not searches:
             return hypotheses
+        self.statistics.sentences += len(words)
+        for sentence, mine in zip(hypotheses, words):
+            for hypothesis in sentence if not mine else ():
+                make_empty(hypothesis)
         if self.rule != "none":
             self._look_again(generator, sample, hypotheses)
-        tokens = sample["net_input"]["src_tokens"]
-        pad = self.source.pad()
-        turned = turns(generator.model.single_model) and bool(tokens[:, 0].eq(pad).any())
-        self.statistics.sentences += len(tokens)
-        how = self.rule, self.target, self.lexicon, self.align, self.segmentation
-        for i, sentence in enumerate(hypotheses):
-            places = word_places(tokens[i], len(words[i]), pad, turned)
-            for hypothesis in sentence:
-                if not words[i]:
-                    make_empty(hypothesis)
-                elif self.rule != "none":
-                    counts = replace_unknown(hypothesis, words[i], places, *how)
-                    if hypothesis is sentence[0]:
-                        self.statistics.unknown += counts[0]
-                        self.statistics.replaced += counts[1]
+            self._replace_unknown(generator, sample, words, hypotheses)
         if self.cfg.print_candidates and self.lists is not None:
             self._print_candidates(sample, typed, words, hypotheses)
         return hypotheses
+
+    def _replace_unknown(self, generator, sample: Dict, words: List[List[str]], hypotheses: List[List[Dict]]) -> None:
+        """On the host, to which all hypotheses of the batch come at once."""
+        pad = self.source.pad()
+        tokens = sample["net_input"]["src_tokens"].cpu()
+        turned = turns(generator.model.single_model) and bool(tokens[:, 0].eq(pad).any())
+        places = [word_places(row, len(mine), pad, turned) for row, mine in zip(tokens, words)]
+        found = with_unknown(hypotheses, self.target.unk())
+        copies = [{"tokens": numbers, "attention": x["attention"]} for _, x, numbers in found]
+        seen = [copy for copy in copies if copy["attention"] is not None]
+        for copy, attention in zip(seen, to_host([copy["attention"] for copy in seen])):
+            copy["attention"] = attention
+        how = self.rule, self.target, self.lexicon, self.align, self.segmentation
+        for (i, hypothesis, _), copy in zip(found, copies):
+            counts = replace_unknown(copy, words[i], places[i], *how)
+            if hypothesis is hypotheses[i][0]:
+                self.statistics.unknown += counts[0]
+                self.statistics.replaced += counts[1]
+        new = to_device([copy["tokens"] for copy in copies], sample["net_input"]["src_tokens"].device)
+        for (_, hypothesis, _), numbers in zip(found, new):
+            hypothesis["tokens"] = numbers
 
     def _look_again(self, generator, sample: Dict, hypotheses: List[List[Dict]]) -> None:
         """Hypotheses with unknown words get the attention that options or models name, if the search keeps another."""
@@ -197,11 +213,12 @@ class Decoding:
 
     def _print_candidates(self, sample: Dict, typed: Optional[Dict], words: List, hypotheses: List) -> None:
         numbers = (typed or sample).get("id", torch.arange(len(words))).tolist()
+        references = None if sample.get("target") is None else sample["target"].tolist()
         for i, number in enumerate(numbers):
             if not hypotheses[i]:
                 continue
-            if sample.get("target") is not None:
-                wanted = self._reference(sample["target"][i].tolist())
+            if references is not None:
+                wanted = self._reference(references[i])
             else:
                 wanted = self._asked(self.typed.named[number] if typed else [])
             shown = number + self.typed.first if typed else number  # as fairseq prints it

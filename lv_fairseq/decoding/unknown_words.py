@@ -8,6 +8,7 @@ from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
 from lv_fairseq.decoding.subwords import Segmentation, replace_pieces
+from lv_fairseq.decoding.transfers import to_host
 from lv_fairseq.decoding.unknown_alignment import Alignment
 from lv_fairseq.errors import UserError
 from lv_fairseq.lexicon import Lexicon
@@ -55,6 +56,14 @@ class OpenDictionary(Dictionary):
         return self._others[int(idx) - self.FIRST] if idx >= self.FIRST else super().__getitem__(idx)
 
 
+def with_unknown(hypotheses: List[List[Dict]], unknown: int) -> List[Tuple[int, Dict, Tensor]]:
+    """The hypotheses of a batch that have an unknown word: the sentence's number, the hypothesis, its tokens on the
+    host."""
+    every = [(i, hypothesis) for i, sentence in enumerate(hypotheses) for hypothesis in sentence]
+    tokens = to_host([hypothesis["tokens"] for _, hypothesis in every])
+    return [(*x, numbers) for x, numbers in zip(every, tokens) if unknown in numbers.tolist()]
+
+
 def replace_unknown(
     hypothesis: Dict,
     source_words: Sequence[str],
@@ -68,7 +77,7 @@ def replace_unknown(
     """Give each unknown word of a hypothesis the word that its source word calls for.
 
     Args:
-        hypothesis: fairseq's, with "tokens" (length) and "attention" (source length x length)
+        hypothesis: fairseq's, with "tokens" (length) and "attention" (source length x length), on the host
         source_words: the sentence as text
         places: where its words are among the source positions
         rule: one of RULES
@@ -84,7 +93,7 @@ def replace_unknown(
     attention = hypothesis["attention"]
     if attention is None or attention.numel() == 0:
         raise UserError("--unk-replacement needs a model with attention")
-    looked_at = align(attention[places][:, unknown].detach().cpu().float().numpy(), source_words)
+    looked_at = align(attention[places][:, unknown].detach().float().numpy(), source_words)
     if segmentation is not None:
         everything = attention[places].argmax(dim=0).index_put((unknown,), unknown.new_tensor(looked_at)).tolist()
         return replace_unknown_pieces(hypothesis, everything, source_words, rule, dictionary, lexicon, segmentation)

@@ -72,6 +72,14 @@ def partition(
     if joined:
         sides.append(Side("source and target", side_by_side(source, target), tau, specials))
 
+    bounds = np.array(cut(sides, order, progress), dtype=np.int64)
+    partition_of = np.full(len(target.starts) - 1, -1, dtype=np.int32)
+    partition_of[order] = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
+    return PartitionPlan(order, bounds, partition_of, sides[0].sets, sides[1].sets if source is not None else None)
+
+
+def cut(sides: Sequence["Side"], order: np.ndarray, progress: Optional[Callable[[int], None]]) -> List[int]:
+    """Where partitions begin and end in the training order. Each side keeps the words of each."""
     bounds, done, read = [0], 0, MIN_READ
     while done < len(order):
         ahead = order[done : done + read]
@@ -98,11 +106,7 @@ def partition(
         bounds.append(done)
         for side in sides:
             side.close()
-
-    bounds = np.array(bounds, dtype=np.int64)
-    partition_of = np.full(len(target.starts) - 1, -1, dtype=np.int32)
-    partition_of[order] = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
-    return PartitionPlan(order, bounds, partition_of, sides[0].sets, sides[1].sets if source is not None else None)
+    return bounds
 
 
 def side_by_side(first: Sentences, second: Sentences) -> Sentences:

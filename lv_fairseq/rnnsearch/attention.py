@@ -29,7 +29,11 @@ class EncodedSource(NamedTuple):
         """The sources of hypotheses ``order``; copies nothing while hypotheses move within their sentence.
 
         fairseq's search calls this at every step. Its hypotheses of a sentence stand together, but this is checked.
+        The answer would have to come from the device at every step if it is not the CPU: once a search has begun, it is
+        the device that checks there, and nobody waits for it.
         """
+        if order.device.type != "cpu" and (self.beam > 1 or len(order) <= len(self.keys)):
+            return self._step_on_device(order)
         owners = order.div(self.beam, rounding_mode="floor")
         sentences, hypotheses = torch.unique_consecutive(owners, return_counts=True)
         beam = int(hypotheses[0]) if len(hypotheses) else 1
@@ -37,6 +41,19 @@ class EncodedSource(NamedTuple):
             sentences, beam = owners, 1
         if torch.equal(sentences, torch.arange(len(self.keys), device=order.device)):
             return self._replace(beam=beam)
+        return self._select(sentences, beam)
+
+    def _step_on_device(self, order: Tensor) -> "EncodedSource":
+        """The same for hypotheses that stand together, as many of a sentence as before."""
+        if self.beam == 1:
+            return self._select(order, 1)
+        owners = order.view(-1, self.beam).div(self.beam, rounding_mode="floor")  # sentences x beam
+        all_there = len(owners) == len(self.keys)
+        sentences = torch.arange(len(owners), device=order.device) if all_there else owners[:, 0]
+        torch._assert_async(owners.eq(sentences.unsqueeze(1)).all())
+        return self if all_there else self._select(sentences, self.beam)
+
+    def _select(self, sentences: Tensor, beam: int) -> "EncodedSource":
         return EncodedSource(*(tensor.index_select(0, sentences) for tensor in self[:-1]), beam=beam)
 
 

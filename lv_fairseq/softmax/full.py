@@ -5,7 +5,7 @@ from typing import Iterable, Optional, Tuple
 import torch
 from torch import Tensor
 
-from lv_fairseq.softmax.tau import CHUNK_BYTES, add_product, log_normaliser
+from lv_fairseq.softmax.tau import add_product, chunk_bytes, log_normaliser
 
 Chunk = Tuple[int, Tensor, Optional[Tensor]]  # the first word's number, weight (rows x dim), bias (rows)
 
@@ -16,7 +16,7 @@ def full_cross_entropy(
 ) -> Tuple[Tensor, Tensor]:
     """The loss and the negative log-likelihood of the right words among all words, summed over tokens.
 
-    The scores that are in memory at a time take about `CHUNK_BYTES`, however many words there are.
+    The scores that are in memory at a time take about `chunk_bytes`, however many words there are.
 
     Args:
         features: tokens x dim; half precision is raised to single
@@ -35,7 +35,7 @@ def full_cross_entropy(
             words += len(weight)
             if smoothing:
                 all_scores += feature_sum.dot(weight.sum(dim=0)) + len(features) * bias.sum()
-            block = max(1, CHUNK_BYTES // (len(weight) * features.dtype.itemsize))
+            block = max(1, chunk_bytes(features.device) // (len(weight) * features.dtype.itemsize))
             memory = features.new_empty(2, min(block, len(features)), len(weight))
             for start in range(0, len(features), block):
                 part = slice(start, start + block)

@@ -17,11 +17,18 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-CHUNK_BYTES = 24 << 20  # of the scores of a chunk: less makes slow matrix products, more leaves the cache
+# Of the scores of a chunk. On a CPU less makes slow matrix products, more leaves the cache. A GPU wants few products
+# that fill it: at tau 30,000 this is a chunk of 2,200 tokens, whose scores and probabilities take half a gigabyte.
+CHUNK_BYTES, DEVICE_CHUNK_BYTES = 24 << 20, 256 << 20
 
 # Half precision reaches down to 6e-8. Gradients of scores, within [-1, 1], are multiplied by this before they are
 # rounded to it. It reaches up to 65504 only, so that what sums them up is in single precision.
 GRADIENT_SCALE = 256.0
+
+
+def chunk_bytes(device: torch.device) -> int:
+    """How much memory the scores of a chunk may take."""
+    return CHUNK_BYTES if device.type == "cpu" else DEVICE_CHUNK_BYTES
 
 
 def limited_cross_entropy(
@@ -46,7 +53,7 @@ def limited_cross_entropy(
         offset: rows: added to every score of a row; None for 0 everywhere
         targets: tokens: the row of the right word; every token counts
         smoothing: fairseq's label smoothing, over the rows that are not spare
-        chunk: how many tokens' scores are in memory at a time (default: those that take `CHUNK_BYTES`)
+        chunk: how many tokens' scores are in memory at a time (default: those that take `chunk_bytes`)
         active: how many rows are not spare, for smoothing (default: counted)
     """
     inputs, options = (features, weight, bias), (offset, targets, smoothing, chunk, active)
@@ -162,7 +169,7 @@ def _loss_and_gradients(
     half = features.dtype in (torch.float16, torch.bfloat16)
     new = dict(dtype=torch.float32 if half else features.dtype, device=features.device)
     if chunk is None:
-        chunk = max(1, CHUNK_BYTES // (rows * new["dtype"].itemsize))
+        chunk = max(1, chunk_bytes(features.device) // (rows * new["dtype"].itemsize))
     weight = weight.to(features.dtype)
     shift = torch.zeros(rows, **new)
     for term in (bias, offset):

@@ -10,6 +10,7 @@ from typing import Dict, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from lv_fairseq.word_tables.number_spaces import ListColumns, WordNumbers
@@ -72,14 +73,14 @@ def places_in(lists: Tensor, words: WordNumbers, default: int) -> Tensor:
 
 
 class HasRows(Protocol):
-    """A scoring table, as a search sees it."""
+    """A table, as a search sees it."""
 
     def rows(self, words: Union[slice, WordNumbers]) -> Tuple[Tensor, Optional[Tensor]]:
         """Weight and bias of some words."""
 
 
 class Searched:
-    """The columns of the sentences that a search still works on, and the rows of scoring tables that belong to them."""
+    """The columns of the sentences that a search still works on, and the rows of tables that belong to them."""
 
     def __init__(self, columns: Columns):
         self.columns = columns
@@ -106,12 +107,25 @@ class Searched:
         return self._first[table], self._others[table]
 
 
+def embedding_over(searched: Searched, table: HasRows, columns: ListColumns) -> Tensor:
+    """Columns (hypotheses x length) to vectors of a table (hypotheses x length x dim)."""
+    (first, _), (others, _) = searched.rows(table)
+    count, width = len(first), others.size(1)
+    vectors = F.embedding(columns.clamp(max=count - 1), first)
+    if not width:
+        return vectors
+    starts = torch.arange(0, others.size(0) * width, width, device=columns.device).unsqueeze(1)
+    by_sentence = (columns - count).clamp(min=0).view(len(others), -1) + starts
+    later = F.embedding(by_sentence.view_as(columns), others.flatten(0, 1))
+    return torch.where(columns.lt(count).unsqueeze(-1), vectors, later)
+
+
 def linear_over(searched: Searched, table: HasRows, features: Tensor) -> Tensor:
     """Features (hypotheses x length x dim) to scores of a table (hypotheses x length x columns)."""
     first, (weight, bias) = searched.rows(table)
     columns = searched.columns
     if not columns.others.size(1):
-        return torch.nn.functional.linear(features, *first)
+        return F.linear(features, *first)
     flat = features.reshape(-1, features.size(-1))
     scores = flat.new_empty(len(flat), columns.width)
     write_linear(scores[:, : columns.count], flat, *first)
@@ -150,9 +164,9 @@ def columns_of(
     words = np.full((len(others), width), -1, dtype=np.int64)
     for row, numbers in zip(words, others):
         row[: len(numbers)] = numbers
-    empty = torch.from_numpy(words < 0).to(device)
-    padded = WordNumbers(torch.from_numpy(words).to(device).masked_fill(empty, pad))
+    empty = torch.from_numpy(words < 0).to(device, non_blocking=True)
+    padded = WordNumbers(torch.from_numpy(words).to(device, non_blocking=True).masked_fill(empty, pad))
     if isinstance(first, int):
         return Columns(None, first, padded, empty, beam, one_list)
-    shared = WordNumbers(torch.from_numpy(first).to(device))
+    shared = WordNumbers(torch.from_numpy(first).to(device, non_blocking=True))
     return Columns(shared, len(first), padded, empty, beam, one_list)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lv_fairseq.word_tables.number_spaces import PageRows, WordNumbers
+from lv_fairseq.word_tables.staging import staging
 
 Statistics = Dict[str, Tensor]
 Numbers = Union[Sequence[int], np.ndarray]
@@ -156,13 +157,17 @@ def has_rows_of(value, parameter: Tensor) -> bool:
 
 def scatter(full: Tensor, words: WordNumbers, rows: Tensor) -> None:
     """Host rows of ``words`` := the first rows of a page."""
-    full.index_copy_(0, words, rows[: len(words)].to(full))
+    taken = rows[: len(words)]
+    if rows.device != full.device and len(words):
+        taken = staging(rows.device).buffer(rows, len(words), rows.dtype).copy_(taken)
+    full.index_copy_(0, words, taken.to(full))
 
 
 def gather(full: Tensor, words: WordNumbers, rows: Tensor, spare: float = 0.0) -> None:
     """The first rows of a page := host rows of ``words``; the others := ``spare``."""
-    taken = full.index_select(0, words)
-    if rows.is_cuda:
-        taken = taken.pin_memory()
-    rows[: len(words)].copy_(taken, non_blocking=True)
+    if rows.device == full.device:
+        rows[: len(words)].copy_(full.index_select(0, words))
+    elif len(words):
+        buffer = staging(rows.device).buffer(full, len(words), full.dtype)
+        staging(rows.device).send(torch.index_select(full, 0, words, out=buffer), rows[: len(words)])
     rows[len(words) :].fill_(spare)

@@ -6,13 +6,13 @@ sees some rows of a parameter, and that a search over candidate lists (`searchin
 """
 
 import contextlib
-from typing import Iterator, List, Optional, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lv_fairseq.word_tables.columns import Columns, Searched, linear_over
+from lv_fairseq.word_tables.columns import Columns, Searched, embedding_over, linear_over
 from lv_fairseq.word_tables.number_spaces import ListColumns, PageRows, WordNumbers
 from lv_fairseq.word_tables.page import HostRows, Page
 
@@ -33,6 +33,7 @@ class WordTable(nn.Module):
         self.words = words
         self.page: Optional[Page] = None
         self.searched: Optional[Searched] = None
+        self._held: Dict[str, Tensor] = {}  # all rows of parameters, on the device (`hold`)
 
     def put_on(self, page: Page) -> None:
         """Move all rows to host memory and keep only those of the page as parameters."""
@@ -61,6 +62,55 @@ class WordTable(nn.Module):
         if self.page is not None:
             self.page.write_back()
 
+    def _away(self) -> bool:
+        """Whether all rows are elsewhere than those of the page."""
+        if self.page is None:
+            return False
+        return any(self._whole(name).device != parameter.device for name, parameter in self.named_parameters())
+
+    def hold(self, copies: Dict[nn.Parameter, Tensor]) -> None:
+        """Copy all rows to the device, if that leaves room there. They stay until training goes on.
+
+        Args:
+            copies: of parameters that other tables hold; what is copied here joins them
+        """
+        if self._held or not self._away():
+            return
+        self._up_to_date()
+        new = {p: self._whole(name) for name, p in self.named_parameters() if p not in copies}
+        if has_room(sum(rows.numel() for rows in new.values()) * self.like.element_size(), self.like.device):
+            copies.update({p: rows.to(self.like, non_blocking=True) for p, rows in new.items()})
+            self._held = {name: copies[p] for name, p in self.named_parameters()}
+
+    def train(self, mode: bool = True):
+        if mode:
+            self._held = {}
+        return super().train(mode)
+
+    def rows(self, words: Union[slice, WordNumbers]) -> Rows:
+        """Weight (... x dim) and bias (...) of some words; a slice of word numbers is a view of the table."""
+        self._up_to_date()
+        if torch.is_tensor(words):
+            words = WordNumbers(words.to(self._nearest(next(self.named_parameters())[0]).device))
+        return self._rows(words)
+
+    def _rows(self, words: Union[slice, WordNumbers]) -> Rows:
+        raise NotImplementedError
+
+    def _nearest(self, name: str) -> Tensor:
+        """All rows of a parameter, on the device if they are there."""
+        held = self._held.get(name)
+        return self._whole(name) if held is None else held
+
+    def _some(self, name: str, words: Union[slice, WordNumbers]) -> Tensor:
+        """Rows of a parameter, on the device of its page. Word numbers are where `_nearest` rows are."""
+        rows = self._nearest(name)
+        if torch.is_tensor(words):  # several times as fast as rows[words]
+            rows = rows.index_select(0, words.flatten()).view(*words.shape, *rows.shape[1:])
+        elif words is not ALL:
+            rows = rows[words]
+        return rows.to(getattr(self, name) if self.page is None else self.like, non_blocking=True)
+
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self._up_to_date()
         for name, _ in self.named_parameters():
@@ -68,6 +118,7 @@ class WordTable(nn.Module):
             destination[prefix + name] = whole if keep_vars else whole.detach()
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected, errors):
+        self._held = {}
         own = dict(self.named_parameters())
         unexpected += [key for key in state_dict if strict and key.startswith(prefix) and key[len(prefix) :] not in own]
         for name, parameter in own.items():
@@ -101,6 +152,8 @@ class ReadingTable(WordTable):
     def forward(self, words: Union[WordNumbers, ListColumns]) -> Tensor:
         """Word numbers (any shape), in a search columns (hypotheses x length), to vectors (the same shape x dim)."""
         searched = self.searched
+        if searched is not None and not self.training and self._away():
+            return embedding_over(searched, self, ListColumns(words))
         numbers = WordNumbers(words) if searched is None else searched.columns.words(ListColumns(words))
         if self.page is None:
             return F.embedding(numbers, self.weight, self.padding_idx)
@@ -108,8 +161,11 @@ class ReadingTable(WordTable):
             self.page.changed = True
             return F.embedding(self.page.rows_of(numbers), self.weight, self.padding_idx).to(self.like)
         self._up_to_date()
-        whole = self._whole("weight")
-        return F.embedding(numbers.to(whole.device), whole).to(self.like)
+        rows = self._nearest("weight")
+        return F.embedding(numbers.to(rows.device), rows).to(self.like, non_blocking=True)
+
+    def _rows(self, words: Union[slice, WordNumbers]) -> Rows:
+        return self._some("weight", words), None
 
 
 class ScoringTable(WordTable):
@@ -150,12 +206,13 @@ class ScoringTable(WordTable):
             return features
         if self.searched is not None:
             return linear_over(self.searched, self, features)
-        if self.page is None:
-            return F.linear(features, self._weight(), self._whole("bias"))
+        if self._held or not self._away():
+            self._up_to_date()
+            return F.linear(features, self._weight(), None if self.bias is None else self._some("bias", ALL))
         return torch.cat([F.linear(features, weight, bias) for _, weight, bias in self.chunks()], dim=-1)
 
     def _weight(self) -> Tensor:
-        """Of all words, without a page; in a search computed once and not at every step."""
+        """Of all words; in a search computed once and not at every step."""
         if self.training or torch.is_grad_enabled() or len(self._weight_names) == 1:
             return self._rows(ALL)[0]
         if self._folded is None:
@@ -186,11 +243,6 @@ class ScoringTable(WordTable):
         bias = None if self.bias is None else some("bias")
         return PageRows(self.page.rows_of(words).long()), weight, bias, self.page.offset(words.device)
 
-    def rows(self, words: Union[slice, WordNumbers]) -> Rows:
-        """Weight (... x dim) and bias (...) of some words; a slice of word numbers is a view of the table."""
-        self._up_to_date()
-        return self._rows(words)
-
     def chunks(self, rows: int = 16384) -> Iterator[Tuple[int, Tensor, Optional[Tensor]]]:
         """The whole table, some rows at a time on the model's device: first word number, weight and bias."""
         self._up_to_date()
@@ -198,20 +250,8 @@ class ScoringTable(WordTable):
             yield start, *self._rows(slice(start, start + rows))
 
     def _rows(self, words: Union[slice, WordNumbers]) -> Rows:
-        names = self._weight_names
-        like = getattr(self, names[0]) if self.page is None else self.like
-        if torch.is_tensor(words):
-            words = WordNumbers(words.to(self._whole(names[0]).device))
-
-        def some(name: str) -> Tensor:
-            whole = self._whole(name)
-            if torch.is_tensor(words):  # several times as fast as whole[words]
-                whole = whole.index_select(0, words.flatten()).view(*words.shape, *whole.shape[1:])
-            elif words is not ALL:
-                whole = whole[words]
-            return whole.to(like, non_blocking=True)
-
-        return combined(*map(some, names)), None if self.bias is None else some("bias")
+        weight = combined(*(self._some(name, words) for name in self._weight_names))
+        return weight, None if self.bias is None else self._some("bias", words)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         if not self._read_with:
@@ -224,6 +264,11 @@ class ScoringTable(WordTable):
             return
         unexpected += [key for key in state_dict if strict and key.startswith(prefix)]
         self.weight = self._read_with[0].weight  # which has been loaded, maybe as another parameter
+
+
+def has_room(size: int, device: torch.device) -> bool:
+    """Whether so many bytes leave as many to others."""
+    return device.type != "cuda" or 2 * size < torch.cuda.mem_get_info(device)[0]
 
 
 def combined(direction: Tensor, length: Optional[Tensor] = None) -> Tensor:
@@ -252,6 +297,13 @@ class Tables:
 
     def __iter__(self) -> Iterator[WordTable]:
         return iter((self.source, self.target, self.output))
+
+    def hold(self) -> None:
+        """For searches over all words, which read and score at every step: have all rows of target words on the device,
+        as far as there is room, until training goes on."""
+        copies: Dict[nn.Parameter, Tensor] = {}
+        for table in (self.target, self.output):
+            table.hold(copies)
 
 
 @contextlib.contextmanager
