@@ -3,7 +3,7 @@
 from functools import cache
 
 from lv_fairseq.errors import show_in_one_line
-from lv_fairseq.fairseq_patches import checkpoints, commands, readers, settings, training
+from lv_fairseq.fairseq_patches import checkpoints, commands, readers, settings, training, workers
 from lv_fairseq.fairseq_patches.checkpoints import overrides
 from lv_fairseq.fairseq_patches.training import meet_every_optimizer
 
@@ -23,3 +23,6 @@ def apply() -> None:
     settings.run_no_code()
     training.keep_every_sentence()
     readers.let_readers_end()
+    workers.start_anywhere()
+    workers.average_gradients_on_cpus()
+    workers.let_each_read_checkpoints()

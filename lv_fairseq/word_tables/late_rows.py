@@ -105,4 +105,4 @@ def enough(group: Dict) -> float:
 def count_all_rows(parameter: nn.Parameter, state: Dict) -> None:
     shape = [1] * (parameter.dim() - 1)
     state[COUNTS] = parameter.new_full((len(parameter), *shape), float(state["step"]))
-    parameter.host.statistics[COUNTS] = torch.full((len(parameter.host.full), *shape), float(state["step"]))
+    parameter.host.home.add(COUNTS, tuple(shape), torch.float32, float(state["step"]))

@@ -6,13 +6,14 @@ sees some rows of a parameter, and that a search over candidate lists (`searchin
 """
 
 import contextlib
-from typing import Iterator, List, Optional, Tuple, Union
+from typing import Callable, Iterator, List, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lv_fairseq.word_tables.columns import Columns, Searched, linear_over
+from lv_fairseq.word_tables.homes import Home
 from lv_fairseq.word_tables.number_spaces import ListColumns, PageRows, WordNumbers
 from lv_fairseq.word_tables.page import HostRows, Page
 
@@ -29,12 +30,33 @@ class WordTable(nn.Module):
         self.page: Optional[Page] = None
         self.searched: Optional[Searched] = None
 
-    def put_on(self, page: Page) -> None:
-        """Move all rows to host memory and keep only those of the page as parameters."""
+    def put_on(self, page: Page, home: Callable[[Tensor], Home] = Home) -> None:
+        """Move all rows to a home and keep only those of the page as parameters."""
         self.page = page
-        for name, parameter in self.named_parameters():
+        for name, parameter in list(self.named_parameters()):
+            values = parameter.data
+            if parameter.is_meta:
+                parameter = self._given_memory(name, rows=0)
             if not hasattr(parameter, "host"):
-                HostRows(parameter, page, spare=float(name == "weight_v"))  # a direction has some length
+                HostRows(parameter, page, home(values), spare=float(name == "weight_v"))  # a direction has some length
+
+    def give_memory(self) -> None:
+        """Zeros for the parameters that have none (`to_be_loaded`)."""
+        for name, parameter in list(self.named_parameters()):
+            if parameter.is_meta:
+                self._given_memory(name, len(parameter))
+
+    def _given_memory(self, name: str, rows: int) -> nn.Parameter:
+        without = getattr(self, name)
+        if not hasattr(without, "replaced"):  # else another table has it too
+            without.replaced = nn.Parameter(torch.zeros(rows, *without.shape[1:]), without.requires_grad)
+        setattr(self, name, without.replaced)
+        return without.replaced
+
+    def train(self, mode: bool = True) -> "WordTable":
+        if self.page is not None and mode != self.training:
+            self.page.change_use()
+        return super().train(mode)
 
     def _whole(self, name: str) -> Optional[Tensor]:
         """All rows of a parameter."""
@@ -146,7 +168,7 @@ class ScoringTable(WordTable):
             self._folded = self._rows(ALL)[0]
         return self._folded
 
-    def train(self, mode: bool = True) -> "ScoringTable":
+    def train(self, mode: bool = True) -> "WordTable":
         self._folded = None
         return super().train(mode)
 
