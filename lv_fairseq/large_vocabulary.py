@@ -69,8 +69,18 @@ class LargeVocabulary:
             unigram = str(self.cfg.proposal) == "unigram"
             limits = self.cfg.tau, self.cfg.source_tau, self.tgt_dict.nspecial
             self.pages = PageTurner(tables, *limits, unigram, workers)
+            self.check_backend()
             same_rest(model, tables, workers)
         return model
+
+    def check_backend(self) -> None:
+        """Of two backends that average gradients one wants parameters to keep their size."""
+        resized = self.pages.source is not None and not self.pages.fixed_source_rows
+        if resized and self.cfg.distributed_world_size > 1 and str(self.cfg.ddp_backend) in ("c10d", "pytorch_ddp"):
+            raise UserError(
+                f"--ddp-backend {self.cfg.ddp_backend} cannot follow source pages that change their size: give "
+                "--source-tau N (lv-partition shows how many words there are), or take --ddp-backend legacy_ddp"
+            )
 
     def adopt(self, model) -> Optional[Tables]:
         """Put word tables into a model. One that has no place for them stays as it is, if no option needs them."""
