@@ -112,9 +112,13 @@ def test_workers_are_started_on_cpus_by(tmp_path, name, start, flags):
     flags = (*architecture.flags, *FLAGS, "--max-update", 12, "--disable-validation", *flags)
     train_together(data, tmp_path / "one", *flags, "--distributed-world-size", 1, "--update-freq", 2, workers=1)
     command = (*start, data, *PLUGIN, "--save-dir", tmp_path / "two", *LOG, *flags, "--cpu", "--num-workers", 0)
-    result = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "training on 2 devices" in result.stdout + result.stderr
+    with subprocess.Popen([*map(str, command)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as started:
+        try:
+            printed = started.communicate(timeout=PATIENCE)[0].decode()
+        finally:
+            started.terminate()  # which ends its workers too
+    assert started.returncode == 0, printed
+    assert "training on 2 devices" in printed
     assert_close(saved(tmp_path / "one"), saved(tmp_path / "two"))
 
 

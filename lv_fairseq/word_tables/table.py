@@ -6,7 +6,7 @@ sees some rows of a parameter, and that a search over candidate lists (`searchin
 """
 
 import contextlib
-from typing import Callable, Iterator, List, Optional, Tuple, Union
+from typing import Callable, Iterator, List, Optional, Self, Tuple, Union
 
 import torch
 import torch.nn.functional as F
@@ -53,7 +53,7 @@ class WordTable(nn.Module):
         setattr(self, name, without.replaced)
         return without.replaced
 
-    def train(self, mode: bool = True) -> "WordTable":
+    def train(self, mode: bool = True) -> Self:
         if self.page is not None and mode != self.training:
             self.page.change_use()
         return super().train(mode)
@@ -168,7 +168,7 @@ class ScoringTable(WordTable):
             self._folded = self._rows(ALL)[0]
         return self._folded
 
-    def train(self, mode: bool = True) -> "WordTable":
+    def train(self, mode: bool = True) -> Self:
         self._folded = None
         return super().train(mode)
 
