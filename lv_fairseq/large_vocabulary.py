@@ -20,7 +20,8 @@ from lv_fairseq.errors import UserError
 from lv_fairseq.models.families import adopt_model
 from lv_fairseq.page_turner import PageTurner
 from lv_fairseq.task_config import check, leave_out_training
-from lv_fairseq.word_tables import Tables, freeze, to_be_loaded
+from lv_fairseq.word_tables import ALONE, Tables, freeze, to_be_loaded
+from lv_fairseq.workers import same_rest, workers_of_this_machine
 
 logger = logging.getLogger(__name__)
 
@@ -48,13 +49,15 @@ class LargeVocabulary:
 
     def build_model(self, cfg, from_checkpoint=False):
         build = partial(super().build_model, cfg, from_checkpoint)
+        sizes = len(self.source_dictionary), len(self.target_dictionary)
         if from_checkpoint:  # to decode with: what its training did with the tables is over
             for name in ("encoder_embed_path", "decoder_embed_path"):  # initial values, of a file that may be gone
                 if getattr(cfg, name, None):
                     setattr(cfg, name, None)
-            return to_be_loaded(build, self.adopt, len(self.source_dictionary), len(self.target_dictionary))
+            return to_be_loaded(build, self.adopt, *sizes)
+        workers = workers_of_this_machine() if self.cfg.tau else ALONE
         try:
-            model = build()
+            model = build() if workers.first else to_be_loaded(build, self.adopt, *sizes)
         except ValueError as error:  # fairseq's models say so which of their flags do not go together
             raise UserError(str(error)) if str(error).startswith("--") else error from None
         tables = self.adopt(model)
@@ -64,8 +67,20 @@ class LargeVocabulary:
             freeze(model, tables)
         if self.cfg.tau:
             unigram = str(self.cfg.proposal) == "unigram"
-            self.pages = PageTurner(tables, self.cfg.tau, self.cfg.source_tau, self.tgt_dict.nspecial, unigram)
+            limits = self.cfg.tau, self.cfg.source_tau, self.tgt_dict.nspecial
+            self.pages = PageTurner(tables, *limits, unigram, workers)
+            self.check_backend()
+            same_rest(model, tables, workers)
         return model
+
+    def check_backend(self) -> None:
+        """Of two backends that average gradients one wants parameters to keep their size."""
+        resized = self.pages.source is not None and not self.pages.fixed_source_rows
+        if resized and self.cfg.distributed_world_size > 1 and str(self.cfg.ddp_backend) in ("c10d", "pytorch_ddp"):
+            raise UserError(
+                f"--ddp-backend {self.cfg.ddp_backend} cannot follow source pages that change their size: give "
+                "--source-tau N (lv-partition shows how many words there are), or take --ddp-backend legacy_ddp"
+            )
 
     def adopt(self, model) -> Optional[Tables]:
         """Put word tables into a model. One that has no place for them stays as it is, if no option needs them."""

@@ -1,5 +1,6 @@
 """Turns the pages of a model's word tables to the partition that is trained."""
 
+from functools import partial
 from typing import List, Optional
 
 import numpy as np
@@ -7,7 +8,7 @@ import torch
 
 from lv_fairseq.partitions import PartitionPlan, Sentences
 from lv_fairseq.partitions.importance_weights import log_importance
-from lv_fairseq.word_tables import Page, Tables
+from lv_fairseq.word_tables import ALONE, Home, Page, SharedHome, Tables, Workers
 
 
 class PageTurner:
@@ -24,9 +25,19 @@ class PageTurner:
         source_tau: most source words on a page of their own; 0 = as many as the largest partition of a plan holds
         specials: how many special symbols each dictionary begins with
         unigram: take the partition's own word frequencies as the proposal Q, instead of a uniform one
+        workers: those of this machine, which turn pages together and share the rows of all words
     """
 
-    def __init__(self, tables: Tables, tau: int, source_tau: int, specials: int, unigram: bool = False):
+    def __init__(
+        self,
+        tables: Tables,
+        tau: int,
+        source_tau: int,
+        specials: int,
+        unigram: bool = False,
+        workers: Workers = ALONE,
+    ):
+        home = Home if workers is ALONE else partial(SharedHome, workers=workers)
         self.unigram, self.joined = unigram, tables.joined
         self.fixed_source_rows = source_tau > 0
         self.plan: Optional[PartitionPlan] = None
@@ -35,13 +46,13 @@ class PageTurner:
         self.source: Optional[Page] = None  # of source words alone
         words = tables.target.words
         if tau + specials < words or unigram:
-            self.target = Page(words, min(tau + specials, words))
+            self.target = Page(words, min(tau + specials, words), workers)
             for table in tables if self.joined else (tables.target, tables.output):
-                table.put_on(self.target)
+                table.put_on(self.target, home)
         words = tables.source.words
         if not self.joined and source_tau + specials < words:
-            self.source = Page(words, source_tau + specials if source_tau else words)
-            tables.source.put_on(self.source)
+            self.source = Page(words, source_tau + specials, workers)  # more when there is a plan, if not so many
+            tables.source.put_on(self.source, home)
 
     def follow(self, plan: PartitionPlan, targets: Sentences) -> None:
         """Take the partitions of this plan from now on."""

@@ -185,11 +185,6 @@ def check(cfg: LVTranslationConfig) -> None:
         if cfg.distributed_world_size > 1 and str(cfg.ddp_backend) not in ("legacy_ddp", "no_c10d"):
             if str(cfg.ddp_backend) not in ("c10d", "pytorch_ddp"):
                 raise UserError(f"--tau works with --ddp-backend legacy_ddp or pytorch_ddp, not {cfg.ddp_backend}")
-            if not cfg.source_tau:
-                raise UserError(
-                    f"--ddp-backend {cfg.ddp_backend} cannot follow source pages that change their size: give "
-                    "--source-tau N (lv-partition shows how many words there are), or take --ddp-backend legacy_ddp"
-                )
     elif cfg.source_tau or cfg.reshuffle_partitions or str(cfg.proposal) != "uniform":
         raise UserError("--source-tau, --reshuffle-partitions and --proposal only work with partitions: give --tau N")
     check_decoding(cfg)

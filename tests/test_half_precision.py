@@ -118,9 +118,10 @@ def test_only_pages_and_statistics_are_in_single_precision(corpora, mode):
         paged = hasattr(parameter, "host")
         assert parameter.dtype == (torch.float32 if paged else half)
         if paged:
-            assert {parameter.host.full.dtype, *(x.dtype for x in parameter.host.statistics.values())} == {
-                torch.float32
-            }
+            assert {
+                parameter.host.full.dtype,
+                *(parameter.host.home.whole(x).dtype for x in parameter.host.home.statistics),
+            } == {torch.float32}
     assert sum(hasattr(parameter, "host") for parameter in trainer.optimizer.optimizer.param_groups[0]["params"]) > 3
     for state in trainer.optimizer.optimizer.state.values():
         assert all(value.dtype == torch.float32 for value in state.values() if torch.is_tensor(value))

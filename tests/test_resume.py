@@ -1,8 +1,7 @@
-"""Training with --tau that is killed and resumed, or divided among workers: the same updates."""
+"""Training with --tau that is killed and resumed: the same updates."""
 
 import functools
 import signal
-import socket
 import subprocess
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 from architectures import ARCHITECTURES
 from conftest import BIN, PLUGIN, ROOT, SMALL, train
 from small_corpus import write_corpus
-from test_large_vocabulary import ADAM, TAU, saved
+from test_large_vocabulary import ADAM, TAU
 
 
 @pytest.fixture(scope="module")
@@ -50,29 +49,3 @@ def test_killed_and_resumed_it_ends_with_the_same_bits(uninterrupted, tmp_path, 
     for number, state in resumed["last_optimizer_state"]["state"].items():
         for name, value in state.items():
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(statistics[number][name]))
-
-
-def test_two_workers_make_the_same_updates_as_one(data, tmp_path):
-    flags = (*SMALL, *TAU, *ADAM, "--max-update", 12, "--disable-validation", "--no-epoch-checkpoints")
-    train(data, tmp_path / "one", *flags, "--update-freq", 2)
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    parallel = ("--distributed-world-size", 2, "--distributed-no-spawn", "--distributed-backend", "gloo", "--cpu")
-    parallel += ("--ddp-backend", "legacy_ddp", "--distributed-init-method", f"tcp://localhost:{port}")
-    workers = [
-        subprocess.Popen(
-            [str(x) for x in (BIN / "fairseq-train", data, *PLUGIN, "--save-dir", tmp_path / "two", *flags)]
-            + [str(x) for x in (*parallel, "--distributed-rank", rank)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    printed = [worker.communicate()[0] for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], printed
-    one, two = saved(tmp_path / "one"), saved(tmp_path / "two")
-    for name in one:
-        torch.testing.assert_close(two[name], one[name], atol=1e-4, rtol=1e-3)

@@ -3,7 +3,7 @@
 from functools import cache
 
 from lv_fairseq.errors import show_in_one_line
-from lv_fairseq.fairseq_patches import checkpoints, commands, half_precision, readers, settings, training
+from lv_fairseq.fairseq_patches import checkpoints, commands, half_precision, readers, settings, training, workers
 from lv_fairseq.fairseq_patches.checkpoints import overrides
 from lv_fairseq.fairseq_patches.training import meet_every_optimizer
 
@@ -30,3 +30,6 @@ def apply() -> None:
     half_precision.unscale_once()
     half_precision.skip_overflows_on_a_cpu()
     half_precision.need_no_tpu_for_bf16()
+    workers.start_anywhere()
+    workers.average_gradients_on_cpus()
+    workers.let_each_read_checkpoints()

@@ -4,7 +4,6 @@ import argparse
 import os
 import pickle
 import re
-import sys
 import types
 from contextvars import ContextVar
 from typing import Any, Dict, Optional
@@ -28,21 +27,19 @@ overrides: ContextVar[Optional[Dict[str, Any]]] = ContextVar("overrides", defaul
 
 
 def load_safely() -> None:
-    """Let fairseq read its checkpoints with torch's safe loader, and map them where they are only used.
+    """Let fairseq read its checkpoints with torch's safe loader, and map them.
 
     fairseq stores an ``argparse.Namespace`` in a checkpoint, the only class there that the loader does not know. A
     mapped file is read only where it is needed, not for the statistics of an optimiser, say, and several processes
-    share one copy; training reads it, since it may replace the file.
+    share one copy. Training, which may replace the file, has copied all it needs by then.
     """
     torch.serialization.add_safe_globals([argparse.Namespace])
-    mapped = "fairseq_cli.train" not in sys.modules
 
     def load_any(file, *args, **kwargs):
-        if mapped:
-            try:
-                return torch.load(file.name, *args, mmap=True, weights_only=True, **kwargs)
-            except (AttributeError, RuntimeError, ValueError):  # not a file, or in torch's old format
-                file.seek(0)
+        try:
+            return torch.load(file.name, *args, mmap=True, weights_only=True, **kwargs)
+        except (AttributeError, RuntimeError, ValueError):  # not a file, or in torch's old format
+            file.seek(0)
         return torch.load(file, *args, weights_only=True, **kwargs)
 
     def load(file, *args, **kwargs):

@@ -1,6 +1,7 @@
 """Training: which sentences are in a batch, and which optimisers there are."""
 
-from typing import Callable
+import copy
+from typing import Callable, Dict
 
 import torch
 from fairseq import optim
@@ -35,6 +36,12 @@ def meet_every_optimizer(meet: Callable[[torch.optim.Optimizer], None]) -> None:
         # --optimizer composite holds one for each group of parameters, and is none itself, whatever its class says
         for part in getattr(optimizer, "optimizers", {"all": optimizer}).values():
             meet(part.optimizer)
+            part.optimizer.register_load_state_dict_pre_hook(own_statistics)
         return optimizer
 
     optim.build_optimizer = build_and_meet
+
+
+def own_statistics(optimizer: torch.optim.Optimizer, state_dict: Dict) -> Dict:
+    """A copy of what an optimiser loads, which it would keep and write to: it may be a file that is mapped."""
+    return {**state_dict, "state": copy.deepcopy(state_dict["state"])}

@@ -110,4 +110,4 @@ def updates(group: Dict, state: Dict) -> float:
 def count_all_rows(parameter: nn.Parameter, count: float, state: Dict) -> None:
     shape = [1] * (parameter.dim() - 1)
     state[COUNTS] = parameter.new_full((len(parameter), *shape), count)
-    parameter.host.statistics[COUNTS] = torch.full((len(parameter.host.full), *shape), count)
+    parameter.host.home.add(COUNTS, tuple(shape), torch.float32, count)

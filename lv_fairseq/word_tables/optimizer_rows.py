@@ -27,10 +27,9 @@ def carry_rows(optimizer: Optimizer, advice: str = "make it anew") -> None:
         host: HostRows = parameter.host
         host.optimizer_state = lambda parameter=parameter: optimizer.state.get(parameter, {})
         # Most optimisers begin at the first step, with zeros; Adagrad begins at once, with any one value.
-        host.statistics = {
-            name: value.flatten()[0].expand(len(host.full), *value.shape[1:]).cpu().clone()
-            for name, value in host.page_statistics()
-        }
+        host.home.forget_statistics()
+        for name, value in host.page_statistics():
+            host.home.add(name, tuple(value.shape[1:]), value.dtype, value.flatten()[0].item())
     optimizer.register_state_dict_post_hook(_give_all_words)
     optimizer.register_load_state_dict_pre_hook(partial(_take_all_words, advice))
 
@@ -101,7 +100,8 @@ def _give_all_words(optimizer: Optimizer, state_dict: Dict) -> Dict:
     state = dict(state_dict["state"])
     for number, parameter in _numbered(optimizer, state_dict):
         if number in state:
-            state[number] = {**state[number], **parameter.host.statistics}
+            home = parameter.host.home
+            state[number] = {**state[number], **{name: home.whole(name) for name in home.statistics}}
     return {**state_dict, "state": state}
 
 
@@ -110,10 +110,14 @@ def _take_all_words(advice: str, optimizer: Optimizer, state_dict: Dict) -> Dict
     state = dict(state_dict["state"])
     for number, parameter in _numbered(optimizer, state_dict):
         host: HostRows = parameter.host
-        host.statistics = {k: v for k, v in state.get(number, {}).items() if has_rows_of(v, host.full)}
-        pages = {k: v.new_zeros(len(parameter), *v.shape[1:]) for k, v in host.statistics.items()}
+        saved = {k: v for k, v in state.get(number, {}).items() if has_rows_of(v, host.full)}
+        pages = {k: v.new_zeros(len(parameter), *v.shape[1:]) for k, v in saved.items()}
+        host.home.forget_statistics()
+        for name, rows in saved.items():
+            host.home.load(rows, name)
+        host.home.settle()
         for name, rows in pages.items():
-            rows[: len(host.page.words)] = host.statistics[name][host.page.words]
+            host.home.take(host.page.words, rows, name)
         if number in state:
             state[number] = {**state[number], **pages}
     return {**state_dict, "state": state}

@@ -4,7 +4,7 @@ Device, optimiser and gradients only ever see the page, whose number of rows doe
 not depend on the size of the vocabulary.
 """
 
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 import numpy as np
 import torch
@@ -12,8 +12,11 @@ from torch import Tensor, nn
 
 from lv_fairseq.word_tables.number_spaces import PageRows, WordNumbers
 from lv_fairseq.word_tables.staging import staging
+from lv_fairseq.word_tables.workers import ALONE, Workers
 
-Statistics = Dict[str, Tensor]
+if TYPE_CHECKING:
+    from lv_fairseq.word_tables.homes import Home
+
 Numbers = Union[Sequence[int], np.ndarray]
 
 
@@ -23,10 +26,11 @@ class Page:
     Args:
         vocabulary: how many words there are
         rows: how many of them fit on the page
+        workers: those that turn this page together
     """
 
-    def __init__(self, vocabulary: int, rows: int):
-        self.vocabulary, self.rows = vocabulary, rows
+    def __init__(self, vocabulary: int, rows: int, workers: Workers = ALONE):
+        self.vocabulary, self.rows, self.workers = vocabulary, rows, workers
         self.scored = rows  # how many of the rows a softmax runs over, the first ones
         self.words = WordNumbers(torch.empty(0, dtype=torch.long))  # the words on the page, in the order of its rows
         self.members: List[HostRows] = []
@@ -59,6 +63,7 @@ class Page:
             if number > rows:
                 raise ValueError(f"{number} words do not fit on a page of {rows} rows")
         self.write_back(statistics=True)
+        self.settle()
         device = self._row_of.device
         self._row_of[self.words.to(device)] = 0
         self._row_of[on_page.to(device)] = torch.arange(len(on_page), dtype=torch.int32, device=device)
@@ -67,6 +72,18 @@ class Page:
         self.words = on_page
         for member in self.members:
             member.take_out(on_page)
+        self.workers.wait()  # before the first one writes again
+
+    def settle(self) -> None:
+        """Let all workers see what the first one has written."""
+        for member in self.members:
+            member.home.settle()
+
+    def change_use(self) -> None:
+        """Between training, which changes rows, and validation, which reads those of all words."""
+        self.write_back()
+        self.settle()
+        self.workers.wait()
 
     def write_back(self, statistics: bool = False) -> None:
         """Bring the host's rows up to date, and the optimiser's statistics too if asked."""
@@ -91,23 +108,26 @@ class Page:
 
 
 class HostRows:
-    """All rows of one parameter, in host memory; the parameter itself becomes its page.
+    """A parameter and its home, where all its rows are, in host memory; the parameter itself becomes its page.
 
     The full rows are neither parameter nor buffer of a module: nobody moves, halves, clips or averages them. They
-    travel along with the parameter as ``parameter.host``.
+    can be found as ``parameter.host``.
 
     Args:
         spare: what fills rows of the page that hold no word
     """
 
-    def __init__(self, parameter: nn.Parameter, page: Page, spare: float = 0.0):
-        self.parameter, self.page, self.spare = parameter, page, spare
-        self.full = parameter.data  # words x ...
-        self.statistics: Statistics = {}  # the optimiser's, for all words; filled as they appear
+    def __init__(self, parameter: nn.Parameter, page: Page, home: "Home", spare: float = 0.0):
+        self.parameter, self.page, self.home, self.spare = parameter, page, home, spare
         self.optimizer_state: Callable[[], Dict] = dict  # gives the optimiser's state of this parameter
         self.resize(page.rows)
         parameter.host = self
         page.members.append(self)
+
+    @property
+    def full(self) -> Tensor:
+        """The rows of all words: words x ..."""
+        return self.home.whole()
 
     def resize(self, rows: int) -> None:
         for name, tensor in self.page_statistics():
@@ -124,25 +144,26 @@ class HostRows:
     def put_back(self, words: WordNumbers, statistics: bool) -> None:
         if not self.parameter.requires_grad:
             return
-        scatter(self.full, words, self.parameter.data)
+        self.home.put(words, self.parameter.data)
         if statistics:
             for name, tensor in self.page_statistics():
-                if name not in self.statistics:
-                    self.statistics[name] = torch.zeros(len(self.full), *tensor.shape[1:], dtype=tensor.dtype)
-                scatter(self.statistics[name], words, tensor)
+                if name not in self.home.statistics:  # the optimiser's first step is over
+                    self.home.add(name, tuple(tensor.shape[1:]), tensor.dtype)
+                self.home.put(words, tensor, name)
 
     def take_out(self, words: WordNumbers) -> None:
-        gather(self.full, words, self.parameter.data, self.spare)
+        self.home.take(words, self.parameter.data, spare=self.spare)
         for name, tensor in self.page_statistics():
-            if name in self.statistics:
-                gather(self.statistics[name], words, tensor)
+            if name in self.home.statistics:
+                self.home.take(words, tensor, name)
             else:
                 tensor.zero_()
 
     def load(self, full: Tensor) -> None:
         """Replace the values of all words."""
-        self.full.copy_(full)
-        gather(self.full, self.page.words, self.parameter.data, self.spare)
+        self.home.load(full)
+        self.home.settle()
+        self.home.take(self.page.words, self.parameter.data, spare=self.spare)
 
 
 def has_rows_of(value, parameter: Tensor) -> bool:

@@ -6,13 +6,14 @@ sees some rows of a parameter, and that a search over candidate lists (`searchin
 """
 
 import contextlib
-from typing import Dict, Iterator, List, Optional, Tuple, Union
+from typing import Callable, Dict, Iterator, List, Optional, Self, Tuple, Union
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lv_fairseq.word_tables.columns import Columns, Searched, embedding_over, linear_over
+from lv_fairseq.word_tables.homes import Home
 from lv_fairseq.word_tables.number_spaces import ListColumns, PageRows, WordNumbers
 from lv_fairseq.word_tables.page import HostRows, Page
 
@@ -35,13 +36,36 @@ class WordTable(nn.Module):
         self.searched: Optional[Searched] = None
         self._held: Dict[str, Tensor] = {}  # all rows of parameters, on the device (`hold`)
 
-    def put_on(self, page: Page) -> None:
-        """Move all rows to host memory and keep only those of the page as parameters."""
+    def put_on(self, page: Page, home: Callable[[Tensor], Home] = Home) -> None:
+        """Move all rows to a home and keep only those of the page as parameters."""
         self.page = page
-        self.register_buffer("like", next(self.parameters()).new_empty(0), persistent=False)
-        for name, parameter in self.named_parameters():
+        for name, parameter in list(self.named_parameters()):
+            values = parameter.data
+            if parameter.is_meta:
+                parameter = self._given_memory(name, rows=0)
             if not hasattr(parameter, "host"):
-                HostRows(parameter, page, spare=float(name == "weight_v"))  # a direction has some length
+                HostRows(parameter, page, home(values), spare=float(name == "weight_v"))  # a direction has some length
+        self.register_buffer("like", next(self.parameters()).new_empty(0), persistent=False)
+
+    def give_memory(self) -> None:
+        """Zeros for the parameters that have none (`to_be_loaded`)."""
+        for name, parameter in list(self.named_parameters()):
+            if parameter.is_meta:
+                self._given_memory(name, len(parameter))
+
+    def _given_memory(self, name: str, rows: int) -> nn.Parameter:
+        without = getattr(self, name)
+        if not hasattr(without, "replaced"):  # else another table has it too
+            without.replaced = nn.Parameter(torch.zeros(rows, *without.shape[1:]), without.requires_grad)
+        setattr(self, name, without.replaced)
+        return without.replaced
+
+    def train(self, mode: bool = True) -> Self:
+        if self.page is not None and mode != self.training:
+            self.page.change_use()
+        if mode:
+            self._held = {}
+        return super().train(mode)
 
     def _apply(self, fn, *args, **kwargs):
         """What a model's ``half`` and ``to`` come down to."""
@@ -81,11 +105,6 @@ class WordTable(nn.Module):
         if has_room(sum(rows.numel() for rows in new.values()) * self.like.element_size(), self.like.device):
             copies.update({p: rows.to(self.like, non_blocking=True) for p, rows in new.items()})
             self._held = {name: copies[p] for name, p in self.named_parameters()}
-
-    def train(self, mode: bool = True):
-        if mode:
-            self._held = {}
-        return super().train(mode)
 
     def rows(self, words: Union[slice, WordNumbers]) -> Rows:
         """Weight (... x dim) and bias (...) of some words; a slice of word numbers is a view of the table."""
@@ -219,7 +238,7 @@ class ScoringTable(WordTable):
             self._folded = self._rows(ALL)[0]
         return self._folded
 
-    def train(self, mode: bool = True) -> "ScoringTable":
+    def train(self, mode: bool = True) -> Self:
         self._folded = None
         return super().train(mode)
 
