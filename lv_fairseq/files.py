@@ -5,17 +5,19 @@ that `signals_as_exit` makes of a signal, finds what to remove at any moment. On
 """
 
 import errno
+import fcntl
 import os
 import secrets
 import shutil
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Iterator
 
 from lv_fairseq.errors import UserError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+FICLONE = 0x40049409  # Linux: let a file have the blocks of another one until either is written to
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -58,20 +60,23 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
 
 
-def copied_whole(source: Path, path: Path) -> None:
-    """Give a file, which is to be replaced and never written to, a second name; whatever had that name goes. Takes no
-    time and no room, however large the file. Where that cannot be, a copy."""
-    temporary = hidden(Path(os.path.realpath(path)))
-    try:
-        if mode_of(path) not in (None, mode_of(source)):
-            raise PermissionError("both names would have the same ones")
-        os.link(source, temporary)
-        os.replace(temporary, os.path.realpath(path))
-    except OSError:  # also another file system, or one without links
-        with open_file(source) as file, written_whole(path) as copy:
-            shutil.copyfileobj(file, copy, 1 << 20)
-    finally:
-        temporary.unlink(missing_ok=True)  # it is still there if both were names of one file
+def copied_whole(source: Path, path: Path, link: bool = False) -> None:
+    """A copy of a file takes the place of ``path``. Some file systems give it the same blocks, which takes no time.
+
+    Args:
+        link: elsewhere, make ``path`` another name of the file, if it is one that is replaced and never written to
+    """
+    second = hidden(Path(os.path.realpath(path)))
+    with open_file(source) as file, written_whole(path) as copy:
+        with suppress(OSError):
+            fcntl.ioctl(copy.fileno(), FICLONE, file.fileno())
+            return
+        if link and os.fstat(copy.fileno()).st_mode == os.fstat(file.fileno()).st_mode:
+            with suppress(OSError):  # another file system, or one without links
+                os.link(os.path.realpath(source), second)
+                os.replace(second, copy.name)
+                return
+        shutil.copyfileobj(file, copy, 1 << 20)
 
 
 @contextmanager

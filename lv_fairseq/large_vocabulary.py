@@ -71,6 +71,7 @@ class LargeVocabulary:
             self.pages = PageTurner(tables, *limits, unigram, workers)
             self.check_backend()
             same_rest(model, tables, workers)
+            fairseq_patches.copy_checkpoints(link=True)
         return model
 
     def check_backend(self) -> None:

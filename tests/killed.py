@@ -3,8 +3,8 @@
 python killed.py MOMENT COUNT fairseq-train's arguments
 """
 
+import fcntl
 import os
-import shutil
 import signal
 import sys
 
@@ -41,9 +41,8 @@ def half_a_checkpoint(obj, file):
     file.flush()
 
 
-def half_a_copy(source, destination, size):
-    destination.write(source.read(10_000))
-    destination.flush()
+def nothing_shared(*unused):
+    raise OSError("files share no blocks here")
 
 
 if moment == "swap":
@@ -52,7 +51,7 @@ elif moment == "save":
     save = checkpoint_utils._torch_persistent_save
     checkpoint_utils._torch_persistent_save = kill_in(save, half_a_checkpoint)
 elif moment == "copy":
-    shutil.copyfileobj = kill_in(shutil.copyfileobj, half_a_copy)
+    fcntl.ioctl, os.link = nothing_shared, kill_in(os.link)
 elif moment == "update":
     torch.Tensor.backward = kill_in(torch.Tensor.backward)
 else:

@@ -16,10 +16,13 @@ from fairseq.data.iterators import GroupedIterator
 from fairseq.trainer import Trainer
 from small_corpus import MODEL, TAU, configure, write_corpus
 from stand_in_device import gpu, moved, watching
+from torch import nn
 
 from lv_fairseq.lexicon import Lexicon
 from lv_fairseq.lexicon.entries import Entries
 from lv_fairseq.softmax import limited_cross_entropy
+from lv_fairseq.word_tables import Page, ReadingTable, ScoringTable, Tables
+from lv_fairseq.word_tables.adopt import scoring_with
 
 CPU = torch.device("cpu")
 JOINED = (*TRANSFORMER, "--share-all-embeddings")
@@ -304,3 +307,21 @@ def test_a_search_over_all_words_copies_their_rows_once_in_a_validation(trainer,
     assert [copied(), copied()] == [1, 0]
     mine.model.train()  # rows change now
     assert copied() == 1
+
+
+def test_rows_that_are_held_are_those_of_the_last_checkpoint():
+    embedding = nn.Embedding(50, 4)
+    reading = ReadingTable(embedding)
+    scoring = ScoringTable(scoring_with(embedding), read_with=reading)
+    model, page = nn.ModuleDict({"reading": reading, "scoring": scoring}), Page(50, 10)
+    for table in (reading, scoring):
+        table.put_on(page)
+    moved(model)
+    model.eval()
+    with torch.no_grad():
+        features = torch.ones(1, 4).to(scoring.like)
+        for step in range(2):
+            new = {name: torch.full((50, 4), float(step)) for name in model.state_dict()}
+            model.load_state_dict(new)
+            Tables(reading, reading, scoring).hold()
+            assert scoring(features).cpu().tolist() == [[4.0 * step] * 50]

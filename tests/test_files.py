@@ -1,6 +1,7 @@
 """Files that appear whole or not at all, with the permissions of what they replace."""
 
 import errno
+import fcntl
 import os
 import stat
 
@@ -98,10 +99,11 @@ def test_a_temporary_folder_is_for_us_alone(tmp_path):
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_a_copy_needs_no_second_file_and_writing_either_one_leaves_the_other(tmp_path, monkeypatch, links):
+def test_a_link_needs_no_second_file_and_replacing_either_one_leaves_the_other(tmp_path, monkeypatch, links):
     def refuse(*names):
         raise OSError(errno.EXDEV, "not here")
 
+    monkeypatch.setattr(fcntl, "ioctl", refuse)
     if not links:
         monkeypatch.setattr(os, "link", refuse)
     one, two = tmp_path / "one", tmp_path / "two"
@@ -110,24 +112,37 @@ def test_a_copy_needs_no_second_file_and_writing_either_one_leaves_the_other(tmp
     one.chmod(0o644)
     two.chmod(0o644)
     for _ in range(2):  # the second time both are names of one file
-        copied_whole(one, two)
+        copied_whole(one, two, link=True)
         assert two.read_bytes() == b"first" and os.path.samefile(one, two) == links
     with written_whole(one) as file:
         file.write(b"second")
     assert (one.read_bytes(), two.read_bytes()) == (b"second", b"first")
     one.chmod(0o640)
-    copied_whole(one, two)
+    copied_whole(one, two, link=True)
     assert (one.read_bytes(), mode(two)) == (two.read_bytes(), 0o644) and not os.path.samefile(one, two)
     assert sorted(x.name for x in tmp_path.iterdir()) == ["one", "two"]
 
 
-def test_a_copy_follows_a_link_and_leaves_what_is_no_file(tmp_path):
+@pytest.mark.parametrize("link", [True, False])
+def test_a_copy_follows_links_and_leaves_what_is_no_file(tmp_path, link):
     for name in ("one", "far"):
         (tmp_path / name).write_text(name)
     (tmp_path / "two").symlink_to("far")
-    copied_whole(tmp_path / "one", tmp_path / "two")
+    copied_whole(tmp_path / "one", tmp_path / "two", link)
     assert (tmp_path / "two").is_symlink() and (tmp_path / "far").read_text() == "one"
+    copied_whole(tmp_path / "two", tmp_path / "three", link)  # the file, not what points to it
+    assert not (tmp_path / "three").is_symlink()
+    with written_whole(tmp_path / "three") as file:
+        file.write(b"new")
+    assert (tmp_path / "far").read_text() == (tmp_path / "one").read_text() == "one"
     (tmp_path / "folder").mkdir()
     with pytest.raises(UserError, match="it is a folder"):
-        copied_whole(tmp_path / "one", tmp_path / "folder")
-    assert sorted(x.name for x in tmp_path.iterdir()) == ["far", "folder", "one", "two"]
+        copied_whole(tmp_path / "one", tmp_path / "folder", link)
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["far", "folder", "one", "three", "two"]
+
+
+def test_a_copy_that_is_no_link_may_be_written_to(tmp_path):
+    (tmp_path / "one").write_text("one")
+    copied_whole(tmp_path / "one", tmp_path / "two")
+    (tmp_path / "two").write_text("two")
+    assert (tmp_path / "one").read_text() == "one"

@@ -1,6 +1,7 @@
 """Checkpoints that come from somewhere else: no code of theirs runs, and what is no checkpoint is named in one line."""
 
 import argparse
+import fcntl
 import os
 import pickle
 import re
@@ -13,6 +14,7 @@ import torch
 from conftest import PLUGIN, run
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
+from small_corpus import TAU, configure, write_corpus
 
 from lv_fairseq import UserError
 from lv_fairseq.fairseq_patches.settings import MOST, literals, numbers
@@ -222,8 +224,23 @@ def test_a_checkpoint_is_written_to_no_name_that_can_be_guessed_and_keeps_its_pe
     for name in ("one.pt", "two.pt"):
         assert torch.load(tmp_path / name) == {"a": 1} and (tmp_path / name).stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "precious").read_text() == "precious" and not (tmp_path / "two.pt").is_symlink()
-    assert (tmp_path / "one.pt").samefile(tmp_path / "two.pt")  # written once, whatever its size
     assert len(list(tmp_path.iterdir())) == 5  # nothing temporary stays
+
+
+def test_with_pages_a_checkpoint_is_written_once(tmp_path, monkeypatch):
+    def refuse(*unused):
+        raise OSError("no blocks are shared here")
+
+    monkeypatch.setattr(fcntl, "ioctl", refuse)
+    monkeypatch.setattr(PathManager, "copy", PathManager.copy)  # to be put back
+    data = write_corpus(tmp_path / "data", pairs=20)
+    same = []
+    for flags in ((), (*TAU, 30)):
+        configure(data, *flags)
+        (tmp_path / "one.pt").write_bytes(b"one")
+        PathManager.copy(str(tmp_path / "one.pt"), str(tmp_path / "two.pt"))
+        same.append((tmp_path / "one.pt").samefile(tmp_path / "two.pt"))
+    assert same == [False, True]
 
 
 def test_a_checkpoint_that_does_not_fit_is_named_in_one_line(data, ordinary, tmp_path):

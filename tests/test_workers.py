@@ -12,6 +12,7 @@ import several_workers
 import torch
 from architectures import ARCHITECTURES
 from conftest import BIN, LOG, PATIENCE, PLUGIN, ROOT
+from fairseq.distributed import utils as distributed_utils
 from several_workers import train_together
 from small_corpus import MODEL, configure, train_epochs, train_iterator, write_corpus
 from torch.multiprocessing.spawn import ProcessRaisedException
@@ -21,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 from lv_fairseq import UserError
 from lv_fairseq.fairseq_patches.workers import behind
 from lv_fairseq.word_tables import ReadingTable, carry_rows
-from lv_fairseq.word_tables.homes import Shared, make_shared, open_shared
+from lv_fairseq.word_tables.homes import Home, Shared, make_shared, open_shared
 from lv_fairseq.word_tables.memory import Rows, bytes_of_machine, bytes_of_worker
 from lv_fairseq.word_tables.page import Page
 
@@ -197,3 +198,21 @@ def test_memory_is_what_the_formula_says(corpus):
 
 def size(tensors) -> int:
     return sum(tensor.numel() * tensor.itemsize for tensor in tensors)
+
+
+def test_a_command_that_a_worker_has_started_is_alone(corpus, monkeypatch):
+    variables = {"MASTER_ADDR": "localhost", "MASTER_PORT": 12345, "WORLD_SIZE": 2, "RANK": 1, "LOCAL_RANK": 1}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(value))
+    cfg, alone = configure(corpus)[0], []
+    cfg.distributed_training.distributed_world_size = 1
+    distributed_utils.call_main(cfg, lambda cfg: alone.append(cfg.distributed_training.distributed_world_size == 1))
+    assert alone == [True] and not torch.distributed.is_initialized()
+
+
+def test_what_is_known_of_a_parameter_stays_known_where_it_gets_memory():
+    with torch.device("meta"):
+        table = ReadingTable(torch.nn.Embedding(50, 4))
+    table.weight.param_group = "words"
+    table.put_on(Page(50, 10), lambda values: Home(torch.zeros(50, 4)))
+    assert table.weight.param_group == "words" and not table.weight.is_meta

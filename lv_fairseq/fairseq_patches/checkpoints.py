@@ -148,7 +148,7 @@ def write_whole() -> None:
     """A checkpoint that fairseq writes, or copies (to checkpoint_last.pt, say), appears whole or not at all.
 
     fairseq writes a checkpoint to a name that anybody can guess, and copies it in place: a kill then leaves half a file
-    to resume from. It is written once: best, last and the epoch's are names of one file until they differ.
+    to resume from.
     """
     save = checkpoint_utils.torch_persistent_save
 
@@ -159,10 +159,17 @@ def write_whole() -> None:
         with written_whole(filename) as file:
             checkpoint_utils._torch_persistent_save(obj, file)
 
+    checkpoint_utils.torch_persistent_save = save_whole
+    copy_checkpoints(link=False)
+
+
+def copy_checkpoints(link: bool) -> None:
+    """How fairseq copies a checkpoint from now on: whole or not at all, or, with ``link``, by giving it another name.
+    Then it is written once, of however many gigabytes; best, last and the epoch's are one file until they differ."""
+
     def copy_whole(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
-        copied_whole(src_path, dst_path)
+        copied_whole(src_path, dst_path, link)
         return True
 
-    checkpoint_utils.torch_persistent_save = save_whole
     if IOPathManager is None:
         PathManager.copy = staticmethod(copy_whole)

@@ -29,9 +29,10 @@ def start_anywhere() -> None:
         if cfg.common.cpu or not torch.cuda.is_available():
             training.distributed_backend = "gloo"
         if training.distributed_init_method is None and not cfg.common.tpu:
-            if all(name in os.environ for name in LAUNCHED):
+            # not in a command that a worker of somebody's training has started: that one is alone
+            if main.__module__ == "fairseq_cli.train" and all(name in os.environ for name in LAUNCHED):
                 follow_torchrun(training)
-            elif cfg.common.cpu and training.distributed_world_size > 1:
+            elif cfg.common.cpu and training.distributed_world_size > 1 and training.distributed_port < 0:
                 spawn(cfg, main, kwargs)
                 return
         try:
@@ -93,7 +94,8 @@ def let_each_read_checkpoints() -> None:
     load = Trainer.load_checkpoint
 
     def load_on_each(self, *args, **kwargs):
-        self.cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
+        if self.data_parallel_world_size > 1 and self.cfg.distributed_training.zero_sharding == "none":
+            self.cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
         return load(self, *args, **kwargs)
 
     Trainer.load_checkpoint = load_on_each

@@ -7,6 +7,7 @@ share tau too, since it limits the rows of that table: there it counts the words
 """
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -70,7 +71,7 @@ def partition(
     if source is not None:
         sides.append(Side("source", source, source_tau, specials))
     if joined:
-        sides.append(Side("source and target", side_by_side(source, target), tau, specials))
+        sides.append(Side("source and target", source, tau, specials, beside=target))
 
     bounds = np.array(cut(sides, order, progress), dtype=np.int64)
     partition_of = np.full(len(target.starts) - 1, -1, dtype=np.int32)
@@ -109,9 +110,20 @@ def cut(sides: Sequence["Side"], order: np.ndarray, progress: Optional[Callable[
     return bounds
 
 
+def some(sentences: Sentences, numbers: np.ndarray) -> Sentences:
+    """These sentences, one after the other."""
+    begins, lengths = sentences.starts[numbers], sentences.starts[numbers + 1] - sentences.starts[numbers]
+    starts = np.append(0, np.cumsum(lengths))
+    if numbers[-1] - numbers[0] == len(numbers) - 1 and np.all(np.diff(numbers) == 1):
+        return Sentences(sentences.tokens[begins[0] : begins[0] + starts[-1]], starts)
+    places = np.repeat(begins - starts[:-1], lengths)
+    places += np.arange(len(places))
+    return Sentences(sentences.tokens[places], starts)
+
+
 def side_by_side(first: Sentences, second: Sentences) -> Sentences:
     """Each sentence of the one, and after it that of the other."""
-    tokens = np.empty(len(first.tokens) + len(second.tokens), dtype=np.result_type(first.tokens, second.tokens))
+    tokens = np.empty(len(first.tokens) + len(second.tokens), dtype=np.int64)
     tokens[np.arange(len(first.tokens)) + np.repeat(second.starts[:-1], first.lengths)] = first.tokens
     tokens[np.arange(len(second.tokens)) + np.repeat(first.starts[1:], second.lengths)] = second.tokens
     return Sentences(tokens, first.starts + second.starts)
@@ -120,10 +132,19 @@ def side_by_side(first: Sentences, second: Sentences) -> Sentences:
 class Side:
     """Target, source or both while the sentences are read: which words the current partition holds."""
 
-    def __init__(self, name: str, sentences: Sentences, tau: int, specials: Sequence[int]):
-        self.name, self.sentences, self.tau = name, sentences, tau
+    def __init__(
+        self,
+        name: str,
+        sentences: Sentences,
+        tau: int,
+        specials: Sequence[int],
+        beside: Optional[Sentences] = None,
+    ):
+        self.name, self.tau = name, tau
+        self.texts = [sentences] if beside is None else [sentences, beside]
         self.specials = np.unique(np.asarray(specials, dtype=np.int64))
-        words = 1 + max(int(x.max()) for x in (sentences.tokens, self.specials, np.zeros(1, np.int64)) if len(x))
+        tokens = [text.tokens for text in self.texts]
+        words = 1 + max(int(x.max()) for x in (*tokens, self.specials, np.zeros(1, np.int64)) if len(x))
         self.seen = np.zeros(words, dtype=np.int32)  # the last partition, from 1, in which a word occurred
         self.seen[self.specials] = np.iinfo(np.int32).max
         self.first = np.empty(words, dtype=np.int64)  # where a word occurs first in what is read; else anything
@@ -132,19 +153,12 @@ class Side:
         self.size = 0
 
     def lengths(self, numbers: np.ndarray) -> np.ndarray:
-        return self.sentences.starts[numbers + 1] - self.sentences.starts[numbers]
+        return sum(text.starts[numbers + 1] - text.starts[numbers] for text in self.texts)
 
     def read(self, numbers: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         """The tokens of these sentences, one after the other, and where each sentence ends."""
-        begins, lengths = self.sentences.starts[numbers], self.lengths(numbers)
-        ends = np.cumsum(lengths)
-        if numbers[-1] - numbers[0] == len(numbers) - 1 and np.all(np.diff(numbers) == 1):
-            tokens = self.sentences.tokens[begins[0] : begins[0] + ends[-1]]
-        else:
-            places = np.repeat(begins - (ends - lengths), lengths)
-            places += np.arange(len(places))
-            tokens = self.sentences.tokens[places]
-        return tokens.astype(np.int64), ends
+        read = reduce(side_by_side, (some(text, numbers) for text in self.texts))
+        return read.tokens.astype(np.int64), read.starts[1:]
 
     def new_words(self, numbers: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         """Words that these sentences would bring, in the order in which they occur, and how many up to each sentence.
@@ -163,8 +177,7 @@ class Side:
 
     def different_words(self, number: int) -> int:
         """How many words a sentence would bring into an empty partition."""
-        begin, end = self.sentences.starts[number : number + 2]
-        return len(np.setdiff1d(self.sentences.tokens[begin:end], self.specials))
+        return len(np.setdiff1d(self.read(np.array([number]))[0], self.specials))
 
     def fitting(self, counts: np.ndarray) -> int:
         """How many of the sentences the partition has room for."""

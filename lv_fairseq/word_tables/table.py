@@ -56,7 +56,9 @@ class WordTable(nn.Module):
     def _given_memory(self, name: str, rows: int) -> nn.Parameter:
         without = getattr(self, name)
         if not hasattr(without, "replaced"):  # else another table has it too
-            without.replaced = nn.Parameter(torch.zeros(rows, *without.shape[1:]), without.requires_grad)
+            replaced = nn.Parameter(torch.zeros(rows, *without.shape[1:]), without.requires_grad)
+            vars(replaced).update(vars(without))  # what is known of it
+            without.replaced = replaced
         setattr(self, name, without.replaced)
         return without.replaced
 
@@ -277,7 +279,7 @@ class ScoringTable(WordTable):
             super()._save_to_state_dict(destination, prefix, keep_vars)
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected, errors):
-        self._folded = None
+        self._folded, self._held = None, {}
         if not self._read_with:
             super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected, errors)
             return
