@@ -14,6 +14,7 @@ from pathlib import Path
 
 import fairseq.options
 import fairseq_cli.generate
+import hypothesis
 import networks
 import numpy as np
 import pytest
@@ -32,6 +33,9 @@ lv_fairseq.register()
 for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+hypothesis.settings.register_profile("busy machine", hypothesis.settings(), deadline=None)  # a test asserts no time
+hypothesis.settings.load_profile("busy machine")
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
