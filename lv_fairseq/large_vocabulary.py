@@ -55,6 +55,7 @@ class LargeVocabulary:
                 if getattr(cfg, name, None):
                     setattr(cfg, name, None)
             return to_be_loaded(build, self.adopt, *sizes)
+        fairseq_patches.copy_checkpoints(link=bool(self.cfg.tau))
         workers = workers_of_this_machine() if self.cfg.tau else ALONE
         try:
             model = build() if workers.first else to_be_loaded(build, self.adopt, *sizes)
@@ -71,7 +72,6 @@ class LargeVocabulary:
             self.pages = PageTurner(tables, *limits, unigram, workers)
             self.check_backend()
             same_rest(model, tables, workers)
-            fairseq_patches.copy_checkpoints(link=True)
         return model
 
     def check_backend(self) -> None:
