@@ -15,11 +15,12 @@ from small_corpus import write_corpus
 
 
 @pytest.fixture
-def printed(capsys):
+def printed(capsys, monkeypatch):
     """Runs a benchmark with arguments; gives the lines that it prints. What it sets for its process is put back."""
     threads = torch.get_num_threads()
 
     def run(name: str, *args) -> list:
+        monkeypatch.syspath_prepend(ROOT / "benchmarks")
         runpy.run_path(str(ROOT / "benchmarks" / f"{name}.py"))["main"]([str(arg) for arg in args])
         return capsys.readouterr().out.splitlines()
 
@@ -73,6 +74,23 @@ def test_half_precision_is_compared_with_single(printed, tmp_path):
     for name in ("single", "fp16", "memory-efficient-bf16"):
         (row,) = (line for line in lines if line.startswith(f"{name} "))
         assert row.endswith("yes") and len(figures([row.removesuffix("yes")], name)) == 3
+
+
+def test_saving_is_compared_with_a_copy(printed, tmp_path):
+    lines = printed("saving", "--words", 500, "--dim", 4, "--tau", 300, "--turns", 1, "--folder", tmp_path)
+    (_, written, on_disk, _, _), (_, thrice, _, _, _) = (
+        figures(lines, f"best, last and the epoch's: {way}") for way in ("linked", "copied")
+    )
+    assert len(figures(lines, "cp of one checkpoint")) == len(figures(lines, "linked, --no-save-optimizer-state")) == 5
+    assert written == on_disk and not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_two_workers_train_what_one_does(printed):
+    lines = printed("workers", "--words", 3000, "--dim", 8, "--updates", 2)
+    for name in ("one worker, --update-freq 2", "two workers", "two, then one, then two workers"):
+        *_, difference = figures(lines, name)
+        assert difference < 1e-6
 
 
 DECODING = ("--words", 300, "--frequent", 60, "--per-word", 2, "--turns", 1, "--length", 3)
