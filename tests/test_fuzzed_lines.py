@@ -120,11 +120,7 @@ def test_many_lines_of_any_bytes_are_answered_in_flat_memory(names, tmp_path, bu
         statistics.median(memory for seen, memory in samples if start * lines <= seen <= end * lines)
         for start, end in ((0.3, 0.5), (0.8, 1.0))
     )
-    figures = dict(
-        lines=lines,
-        megabytes_early=early / 1e6,
-        megabytes_late=late / 1e6,
-        most=max(memory for _, memory in samples) / 1e6,
-    )
+    most = max(memory for _, memory in samples)
+    figures = dict(lines=lines, megabytes_early=early / 1e6, megabytes_late=late / 1e6, megabytes_most=most / 1e6)
     faults.report(f"random lines, --buffer-size {buffer}", **figures, seconds=time.monotonic() - began)
     assert late - early < SOME + EACH * 0.5 * lines, figures
