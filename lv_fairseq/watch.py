@@ -122,6 +122,7 @@ class Watch:
         self.others, self.first = others, dist.get_rank() == 0
         self.gone: Optional[int] = None
         self.noticed = threading.Event()
+        os.register_at_fork(after_in_child=self.close)  # processes that read data would keep them open
         self.thread = threading.Thread(target=self.run, name="watch", daemon=True)
         self.thread.start()
 
@@ -166,6 +167,9 @@ class Watch:
             raise self.error()
         if self.first:
             self.say(GOODBYE)
+        self.close()
+
+    def close(self) -> None:
         for other in self.others:
             other.close()
 

@@ -88,12 +88,16 @@ def work(rank, lost):
         time.sleep(0.1 * rank)
     with watch.watching("localhost"):
         if rank == lost:
+            reader = os.fork()  # which goes on
+            if reader == 0:
+                time.sleep(600)
+            os.write(pipe[1], reader.to_bytes(4, "little"))
             os.kill(os.getpid(), signal.SIGKILL)
         if rank == 1:  # nothing interrupts it
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         time.sleep(600)
 
-lost, workers = int(sys.argv[1]), []
+lost, workers, pipe = int(sys.argv[1]), [], os.pipe()
 for rank in range(3):
     workers.append(os.fork())
     if workers[-1] == 0:
@@ -104,6 +108,7 @@ for rank in range(3):
             os._exit(3)
         os._exit(0)
 print([os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) for worker in workers])
+os.kill(int.from_bytes(os.read(pipe[0], 4), "little"), signal.SIGKILL)  # it is still there
 """
 
 
