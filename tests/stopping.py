@@ -28,6 +28,7 @@ class Command:
         self.pid = os.fork()
         if self.pid == 0:
             os.setpgid(0, 0)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # behind a shell's & it is ignored
             os.dup2(stdin, 0)  # nobody types anything
             os.close(self.typing)
             for number, name in ((1, f"{log}.out"), (2, log)):
