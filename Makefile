@@ -1,6 +1,7 @@
 # make demo            trains and scores a small model from nothing
 # make test            lint, then the quick tests
 # make test-slow       tests that take minutes each
+# make test-faults     kills, full disks, signals and random input, many of them (20 minutes); with FAULTS_SEED=... others
 # make test-numerics   the quick tests that compute, with the arithmetic of other CPUs
 # make lint            ruff, and mypy where word numbers, page rows and list columns meet
 # make audit           is what is installed what lock.txt names, and are there advisories about it? Fails also if nobody
@@ -31,7 +32,7 @@ LOCKED_PIP := $(PIP) --require-hashes --constraint lock.txt --no-build-isolation
 DEPENDENCIES := import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   print(*project["dependencies"], *project["optional-dependencies"]["dev"], sep="\n")
 
-.PHONY: install demo test test-slow test-numerics lint audit lock clean
+.PHONY: install demo test test-slow test-faults test-numerics lint audit lock clean
 .DEFAULT_GOAL := test
 
 # One make at a time installs: another waits, and then finds it done.
@@ -70,13 +71,20 @@ $(TOOLS)/.installed: lock.txt
 demo: install
 	PATH="$$PWD/$(BIN):$$PATH" bash examples/demo/run.sh
 
-QUICK = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile $(ARGS)
+QUICK = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not faults" --numprocesses 2 --dist loadfile $(ARGS)
 
 test: lint
 	$(QUICK)
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow $(ARGS)
+
+test-faults: export FAULTS_SEED ?= $(shell echo $$RANDOM)
+test-faults: export FAULTS_FIGURES = $(shell mktemp)
+test-faults: install
+	@echo "The moments and the input are those of FAULTS_SEED=$$FAULTS_SEED"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m faults --numprocesses 2 $(ARGS); \
+	  failed=$$?; cat $$FAULTS_FIGURES; rm -f $$FAULTS_FIGURES; exit $$failed
 
 # Without vector instructions, and with the order of additions that MKL takes on every CPU. These files do not compute:
 NO_NUMERICS := alignment builtin_aligner coverage demo_corpus lexicon* make prepare report symmetrize versions

@@ -152,7 +152,7 @@ def signal_group(child: subprocess.Popen, number: int) -> None:
 
 
 @contextlib.contextmanager
-def signals_as_exit(result: str = "") -> Iterator[None]:
+def signals_as_exit(result: Optional[str] = "") -> Iterator[None]:
     """SIGTERM, SIGHUP and SIGINT end a command as an exception does, so that children and temporary files go too, and
     in one line, with exit code 128 + the signal's number. For main functions: ``@signals_as_exit()``, below
     ``@command``.
@@ -160,7 +160,7 @@ def signals_as_exit(result: str = "") -> Iterator[None]:
     A signal that is ignored, as SIGHUP under nohup, stays so. More of them while we are cleaning up change nothing.
 
     Args:
-        result: to say what the signal leaves, such as "nothing was written"
+        result: to say what the signal leaves, such as "nothing was written"; None: somebody else says it
     """
     us, last = os.getpid(), -CLEANING
 
@@ -181,8 +181,9 @@ def signals_as_exit(result: str = "") -> Iterator[None]:
     try:
         yield
     except StoppedError as stopped:
-        with contextlib.suppress(OSError):  # the terminal may be gone
-            print(f"stopped by {stopped.name}" + f": {result}" * bool(result), file=sys.stderr, flush=True)
+        if result is not None:
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                print(f"stopped by {stopped.name}" + f": {result}" * bool(result), file=sys.stderr, flush=True)
         raise
     finally:
         for number, handler in before.items():

@@ -28,7 +28,8 @@ MAY_IMPORT = {
     "corpus_coverage": "errors files",
     "report": "errors progress results",
     # one concept each
-    "fairseq_patches": "errors files",
+    "watch": "errors",
+    "fairseq_patches": "errors files processes watch",
     "partitions": "errors",
     "batching": "errors fairseq_patches partitions",
     "word_tables": "errors",
@@ -52,7 +53,7 @@ MAY_IMPORT = {
 CONNECT = "models decoding criterions task_config large_vocabulary tasks commands fairseq_patches".split()
 KNOW = {  # libraries, and the rooms that may know them
     "fairseq": [*CONNECT, "index_file", "data_folder", "batching", "rnnsearch"],
-    "torch": [*CONNECT, "batching", "rnnsearch", "word_tables", "softmax", "page_turner", "workers"],
+    "torch": [*CONNECT, "batching", "rnnsearch", "word_tables", "softmax", "page_turner", "workers", "watch"],
     "fairseq_cli": [],
 }
 LONGEST = 60  # lines of a function

@@ -1,65 +1,16 @@
 """However a script is stopped, no process of it goes on and, if it has a chance to, it leaves no temporary file."""
 
-import os
 import signal
 import subprocess
 import sys
-import time
-import uuid
 from pathlib import Path
 
 import pytest
-from conftest import BIN, PATIENCE, ROOT
 from in_process import begin_experiment
+from started import Started
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 KILL, TERM, HUP, INT = (signal.Signals[f"SIG{name}"] for name in ("KILL", "TERM", "HUP", "INT"))
-
-
-class Started:
-    """A command, and all that it has started, whoever its parent is now: known by a mark in the environment."""
-
-    def __init__(self, *command):
-        self.mark = f"LV_TEST_MARK={uuid.uuid4().hex}"
-        path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-        environment = {**os.environ, "PATH": path, **dict([self.mark.split("=")])}
-        command = list(map(str, command))
-        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
-
-    def alive(self) -> dict:
-        """The command lines of its processes, by their numbers."""
-        found = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if self.mark.encode() in (folder / "environ").read_bytes():
-                    found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:  # gone, or not ours
-                continue
-        return found
-
-    def wait_for(self, word: str, count: int) -> None:
-        """Until so many command lines have a word."""
-        self.until(lambda: sum(word in line for line in self.alive().values()) >= count, f"{count} with {word}")
-
-    def until(self, condition, what: str) -> None:
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < end, f"waited for {what}; there are {self.alive()}"
-            time.sleep(0.05)
-
-    def stop(self, number: signal.Signals, freeze: bool = False) -> str:
-        """Its last line, when nothing of it is left. ``freeze``: its processes cannot end by themselves."""
-        try:
-            for pid in self.alive() if freeze else ():
-                if pid != self.process.pid:
-                    os.kill(pid, signal.SIGSTOP)
-            self.process.send_signal(number)
-            assert self.process.wait(PATIENCE) in (-number, 128 + number)
-            self.until(lambda: not self.alive(), "the end of all")
-            return self.process.stderr.read().rstrip("\n").split("\n")[-1]
-        finally:
-            for pid in self.alive():
-                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")

@@ -256,11 +256,21 @@ def test_validation_over_candidate_lists_and_bleu_while_training(names, tmp_path
 def test_a_dictionary_prints_words_that_it_does_not_hold():
     words = OpenDictionary()
     known = words.add_symbol("known")
-    words.MOST = 3
     numbers = [words.number_of(word) for word in ("new", "known", "<unk>", "other", "more")]
     assert numbers[1] == known and len(words) == 5 and words.index("new") == words.unk()
     assert words.string(torch.tensor([known, *numbers[3:]])) == "known other more"
-    assert words[numbers[0]] == "more"  # the oldest number is used again
+
+
+def test_a_dictionary_knows_words_as_long_as_their_hypothesis_is_there():
+    words = OpenDictionary()
+    words.WHILE = 2 * sys.getsizeof("word 0")
+    hypotheses = [torch.tensor([words.eos(), words.number_of(f"word {i}")]) for i in range(9)]
+    for hypothesis in hypotheses:
+        words.forget_with(hypothesis, hypothesis.tolist())
+    numbers = [int(hypothesis[1]) for hypothesis in hypotheses]
+    del hypothesis, hypotheses[:6]
+    expected = [words.unk_word] * 4 + [f"word {i}" for i in range(4, 9)]  # two more than are needed
+    assert [words[number] for number in numbers] == expected
 
 
 @pytest.mark.parametrize(

@@ -194,8 +194,9 @@ class Decoding:
                 self.statistics.unknown += counts[0]
                 self.statistics.replaced += counts[1]
         new = to_device([copy["tokens"] for copy in copies], sample["net_input"]["src_tokens"].device)
-        for (_, hypothesis, _), numbers in zip(found, new):
+        for (_, hypothesis, _), copy, numbers in zip(found, copies, new):
             hypothesis["tokens"] = numbers
+            self.target.forget_with(numbers, copy["tokens"].tolist())
 
     def _look_again(self, generator, sample: Dict, hypotheses: List[List[Dict]]) -> None:
         """Hypotheses with unknown words get the attention that options or models name, if the search keeps another."""

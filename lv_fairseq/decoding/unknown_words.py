@@ -1,6 +1,9 @@
 """Replaces unknown words through the attention (section 3.3 of the paper)."""
 
-from typing import Dict, List, Optional, Sequence, Tuple
+import sys
+import weakref
+from collections import deque
+from typing import Deque, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -20,30 +23,42 @@ class OpenDictionary(Dictionary):
     """A dictionary that can also print words it does not hold.
 
     A replacement may be any word. It gets a number far above those of the dictionary, which turns back into the word
-    wherever fairseq prints or scores a hypothesis; the dictionary itself stays as it is.
+    wherever fairseq prints or scores a hypothesis; the dictionary itself stays as it is. The word is known as long as
+    the hypothesis is there (`forget_with`), and a while longer.
 
     What it encodes without adding words remembers its words, as ``words``, beside their numbers.
     """
 
-    FIRST, MOST = 1 << 30, 1 << 20  # of the numbers; the oldest are used again
+    FIRST, NUMBERS = 1 << 30, 1 << 30  # the first number, and how many there are
+    WHILE = 1 << 22  # bytes of words that stay known though nobody seems to need them, for copies of a hypothesis
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._others: List[str] = []
+        self._others: Dict[int, str] = {}
         self._next = 0
+        self._old: Deque[int] = deque()
+        self._bytes = 0  # of the old ones
 
     def number_of(self, word: str) -> int:
         """A number for any word."""
         known = self.indices.get(word)
         if known is not None and known >= self.nspecial:
             return known
-        if len(self._others) < self.MOST:
-            self._others.append(word)
-        else:
-            self._others[self._next] = word
         number = self.FIRST + self._next
-        self._next = (self._next + 1) % self.MOST
+        self._next = (self._next + 1) % self.NUMBERS
+        self._others[number] = word
         return number
+
+    def forget_with(self, hypothesis: Tensor, numbers: Sequence[int]) -> None:
+        """Some time after a hypothesis is gone, the words of these numbers need not be known any more."""
+        others = [number for number in numbers if number >= self.FIRST]
+        weakref.finalize(hypothesis, self._forget, others).atexit = False
+
+    def _forget(self, numbers: Sequence[int]) -> None:
+        self._old.extend(numbers)
+        self._bytes += sum(sys.getsizeof(self._others[number]) for number in numbers)
+        while self._bytes > self.WHILE:
+            self._bytes -= sys.getsizeof(self._others.pop(self._old.popleft()))
 
     def encode_line(self, line, line_tokenizer=tokenize_line, add_if_not_exist=True, **kwargs) -> Tensor:
         numbers = super().encode_line(line, line_tokenizer, add_if_not_exist, **kwargs)
@@ -53,7 +68,7 @@ class OpenDictionary(Dictionary):
         return numbers
 
     def __getitem__(self, idx):
-        return self._others[int(idx) - self.FIRST] if idx >= self.FIRST else super().__getitem__(idx)
+        return self._others.get(int(idx), self.unk_word) if idx >= self.FIRST else super().__getitem__(idx)
 
 
 def with_unknown(hypotheses: List[List[Dict]], unknown: int) -> List[Tuple[int, Dict, Tensor]]:

@@ -31,5 +31,6 @@ def apply() -> None:
     half_precision.skip_overflows_on_a_cpu()
     half_precision.need_no_tpu_for_bf16()
     workers.start_anywhere()
+    commands.stop_in_order()
     workers.average_gradients_on_cpus()
     workers.let_each_read_checkpoints()

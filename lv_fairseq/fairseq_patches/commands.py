@@ -2,12 +2,16 @@
 
 import argparse
 import fileinput
+import multiprocessing
 import os
 import sys
 import traceback
 from typing import Optional
 
+from fairseq.distributed import utils as distributed_utils
+
 from lv_fairseq.errors import UserError
+from lv_fairseq.processes import GRACE, signals_as_exit
 
 
 def show_every_flag_in_help() -> None:
@@ -76,3 +80,33 @@ def open_input(path: str, mode: str):
         return open(path, mode, encoding="utf-8-sig", errors="replace", newline="\n")
     except OSError as error:
         raise UserError(f"cannot read --input {path}: {error.strerror}") from None
+
+
+def stop_in_order() -> None:
+    """Let a signal end a command in one line, its workers with it, and without half a file: SIGTERM, which also says
+    that a cluster wants its machine back, would leave a temporary file as large as a checkpoint."""
+    call = distributed_utils.call_main
+
+    def call_and_stop(cfg, main, **kwargs):
+        if not main.__module__.startswith("fairseq_cli."):  # somebody's program
+            call(cfg, main, **kwargs)
+            return
+        with signals_as_exit():
+            try:
+                call(cfg, main, **kwargs)
+            except SystemExit:
+                end_workers()
+                raise
+
+    distributed_utils.call_main = call_and_stop
+
+
+def end_workers() -> None:
+    """Those that fairseq has spawned: Python would wait for them."""
+    workers = [child for child in multiprocessing.active_children() if not child.daemon]
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.join(GRACE)
+        if worker.is_alive():
+            worker.kill()

@@ -3,14 +3,19 @@
 import os
 import re
 import socket
+import sys
+from functools import partial
+from urllib.parse import urlsplit
 
 import torch
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
 from fairseq.trainer import Trainer
-from torch.multiprocessing.spawn import ProcessRaisedException
+from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
 from lv_fairseq.errors import UserError
+from lv_fairseq.processes import how_ended, signals_as_exit
+from lv_fairseq.watch import watching
 
 LAUNCHED = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK")  # what torchrun sets
 
@@ -19,8 +24,8 @@ def start_anywhere() -> None:
     """Let ``torchrun fairseq-train ...`` and ``fairseq-train --distributed-world-size N --cpu`` start workers on CPUs.
 
     fairseq divides by the number of GPUs there, and spawns as many workers. Under torchrun it also trains a model in
-    each process, as if alone, where a machine has one GPU or none; and a `UserError` in a worker that it has spawned
-    comes as a stack trace.
+    each process, as if alone, where a machine has one GPU or none; a `UserError` in a worker that it has spawned comes
+    as a stack trace; and workers wait for one that is gone.
     """
     call = distributed_utils.call_main
 
@@ -36,8 +41,8 @@ def start_anywhere() -> None:
                 spawn(cfg, main, kwargs)
                 return
         try:
-            call(cfg, main, **kwargs)
-        except ProcessRaisedException as error:
+            call(cfg, partial(work, main), **kwargs)
+        except ProcessException as error:
             raise behind(error) from None
 
     distributed_utils.call_main = call_anywhere
@@ -60,14 +65,32 @@ def spawn(cfg, main, kwargs) -> None:
     cfg.distributed_training.distributed_rank = None  # each finds its own
     try:
         torch.multiprocessing.spawn(
-            distributed_utils.distributed_main, (main, cfg, kwargs), cfg.distributed_training.distributed_world_size
+            distributed_utils.distributed_main,
+            (partial(work, main), cfg, kwargs),
+            cfg.distributed_training.distributed_world_size,
         )
-    except ProcessRaisedException as error:
+    except ProcessException as error:
         raise behind(error) from None
 
 
-def behind(error: ProcessRaisedException) -> Exception:
-    """The `UserError` of a worker, of which there is only the stack trace as text."""
+def work(main, cfg, **kwargs) -> None:
+    """What each worker does, in a process of its own or in ours, also if it is alone."""
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        main(cfg, **kwargs)
+        return
+    sys.modules["lv_fairseq"].register()  # fairseq's --user-dir takes what we were imported for this for everything
+    method = cfg.distributed_training.distributed_init_method or "env://"
+    with signals_as_exit(None), watching(urlsplit(method).hostname or os.environ.get("MASTER_ADDR", "localhost")):
+        main(cfg, **kwargs)
+
+
+def behind(error: ProcessException) -> Exception:
+    """Why a worker that was spawned has ended: its `UserError`, of which there is only the stack trace as text."""
+    if isinstance(error, ProcessExitedException):
+        return UserError(
+            f"the worker of rank {error.error_index} {how_ended(error.exit_code)}: the others end too. The same "
+            "command goes on from the last checkpoint"
+        )
     lines = re.findall(rf"^{re.escape(UserError.__module__)}\.\w+: (.+)$", str(error), re.MULTILINE)
     return UserError(lines[-1]) if lines else error
 
