@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 from contextlib import contextmanager, suppress
-from typing import Dict, Iterator, Optional
+from typing import Dict, Iterator, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -58,17 +58,28 @@ def connect(address: str) -> Connections:
         server = socket.create_server(("", 0))
         known = [(server.getsockname()[1], secrets.token_bytes(16))]
     dist.broadcast_object_list(known, device=torch.device("cuda" if dist.get_backend() == "nccl" else "cpu"))
-    port, secret = known[0]
+    others: Connections = {}
     try:
-        if server is not None:
-            with server:
-                return accept(server, secret, dist.get_world_size() - 1)
-        first = socket.create_connection((address, port), ANSWER)
-        first.sendall(secret + number_bytes(dist.get_rank()))
-        return {kept_alive(first): 0}
+        others.update(connect_to(known[0], address, server))
     except OSError as error:
         logger.warning("the workers cannot watch each other, and may wait for one that is gone: %s", error)
-        return {}
+    complete = [None] * dist.get_world_size()
+    dist.all_gather_object(complete, bool(others))
+    if all(complete):
+        return others
+    for other in others:  # some are not connected: then a connection that is closed says nothing
+        other.close()
+    return {}
+
+
+def connect_to(known: Tuple[int, bytes], address: str, server: Optional[socket.socket]) -> Connections:
+    port, secret = known
+    if server is not None:
+        with server:
+            return accept(server, secret, dist.get_world_size() - 1)
+    first = socket.create_connection((address, port), ANSWER)
+    first.sendall(secret + number_bytes(dist.get_rank()))
+    return {kept_alive(first): 0}
 
 
 def accept(server: socket.socket, secret: bytes, count: int) -> Connections:
