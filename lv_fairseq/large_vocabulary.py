@@ -75,15 +75,17 @@ class LargeVocabulary:
         super().__init__(cfg, *others)
         self.cfg = cfg  # which fairseq's older tasks call args
         self.complete_dictionaries()
-        always, every = self.target_marks(), self.marks(self.target_dictionary)
+        dictionaries = self.source_dictionary, self.target_dictionary
+        marks = [self.marks(dictionary) for dictionary in dictionaries]
+        always = self.target_marks()
         self.decoding = Decoding(
             cfg,
-            self.source_dictionary,
-            self.target_dictionary,
+            *dictionaries,
             frame=self.source_frame,
             always=always,
-            never=sorted({*every} - {*always}),
+            never=sorted({*marks[1]} - {*always}),
             first=self.first_target_word,
+            text_words=[min(numbers, default=None) for numbers in marks],
         )
         self.pages: Optional[PageTurner] = None
         self._without_tables = ""  # why the model that was built last has none

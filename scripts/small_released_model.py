@@ -229,6 +229,8 @@ def save_checkpoint(kind: Kind, out: Path, flags: list[str], args: argparse.Name
     history[0].update(lr_scheduler_state={}, num_updates=0)
     flat = kind.settings == "args"
     whole = None if flat else OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+    if whole:  # what only that branch knows
+        whole["model"].moe_freq = 0
     saved = {"args": settings if flat else None, "cfg": whole, "model": state, "optimizer_history": history}
     torch.save({**saved, "extra_state": {}, "last_optimizer_state": None}, out / "checkpoint.pt")
 

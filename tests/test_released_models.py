@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 import fairseq.options
+import numpy as np
 import pytest
 import torch
 from conftest import run_code
@@ -14,7 +15,9 @@ from fairseq.data import Dictionary
 from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 from released import KINDS, changed, generate, lines_of, made, small_released_model, translations
 
-from lv_fairseq import UserError, opening
+from lv_fairseq import Lexicon, UserError, opening
+from lv_fairseq.fingerprint import dictionary_words, fingerprint
+from lv_fairseq.lexicon.entries import Entries
 from lv_fairseq.task_config import LargeVocabularyConfig
 
 STYLES = {
@@ -116,6 +119,23 @@ def test_lists_hold_the_words_that_they_should_and_end_sentences(kind):
     common = set(words.symbols[: 4 + 40])
     assert set(" ".join(translations(found)).split()) <= {*common, model.token(model.target)}
     assert any(len(line.split()) < 8 for line in translations(found))
+
+
+@pytest.mark.parametrize("kind", ["nllb", "mbart25"])
+def test_a_lexicon_that_was_made_for_the_dictionarys_file_is_used(kind, tmp_path):
+    """The dictionary of the task has language tokens besides."""
+    model, known = made(kind), made(kind).words()
+    source, target = known.symbols[10:60], known.symbols[110:160]
+    entries = Entries()
+    entries.add([x.encode() for x in source], [x.encode() for x in target], np.full(len(source), -0.1))
+    of_file = fingerprint(dictionary_words(model.folder / "dictionary.txt"))
+    Lexicon.of(entries, {"dictionaries": {"source": of_file, "target": of_file}}).save(tmp_path / "lexicon")
+    flags = ("--lexicon", tmp_path / "lexicon", "--candidate-frequent", 20, "--candidate-retries", 0)
+    found = set(" ".join(translations(generate(model.decoding(*flags)))).split())
+    assert found <= {*known.symbols[: 4 + 20], *target, model.token(model.target)}
+    Lexicon.of(entries, {"dictionaries": {"target": of_file + 1}}).save(tmp_path / "other")
+    with pytest.raises(UserError, match="made for another target dictionary"):
+        generate(model.decoding("--lexicon", tmp_path / "other", "--candidate-frequent", 20))
 
 
 @pytest.mark.parametrize("kind", KINDS)

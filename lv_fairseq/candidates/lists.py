@@ -140,15 +140,19 @@ def are_first(numbers: np.ndarray) -> bool:
     return int(numbers.max(initial=-1)) == len(numbers) - 1
 
 
-def check_lexicon(lexicon: Lexicon, path: str, source, target) -> None:
+def check_lexicon(
+    lexicon: Lexicon, path: str, source, target, text_words: Sequence[Optional[int]] = (None, None)
+) -> None:
     """Refuse a lexicon that was made for other dictionaries, or for text in other words than the model's.
 
     Args:
         source, target: the model's dictionaries
+        text_words: how many words each has before any token of another kind, as its file has them; None: all
     """
-    for side, dictionary in (("source", source), ("target", target)):
+    for side, dictionary, size in zip(("source", "target"), (source, target), text_words):
         made_for = lexicon.about.get("dictionaries", {}).get(side)
-        if made_for is not None and made_for != fingerprint(dictionary.symbols):
+        known = (fingerprint(dictionary.symbols[:end]) for end in (None, size))
+        if made_for is not None and made_for not in known:
             raise UserError(
                 f"the lexicon {path} was made for another {side} dictionary: make one with lv-lexicon build "
                 f"--{side}-dict of this data, or name another one with --lexicon"

@@ -48,6 +48,7 @@ class Decoding:
         always: target words that are on every list, such as the token of the target language
         never: target words that are on no list, such as the tokens of other languages
         first: the word before the first one of a translation; None: its end
+        text_words: how many words source and target dictionary have before any token of another kind; None: all
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Decoding:
         always: Sequence[int] = (),
         never: Sequence[int] = (),
         first: Optional[int] = None,
+        text_words: Sequence[Optional[int]] = (None, None),
     ):
         self.cfg, self.source, self.target = cfg, source, target
         self.frame, self.always, self.never, self.first = frame, always, never, first
@@ -71,7 +73,7 @@ class Decoding:
         self.lexicon: Optional[Lexicon] = None
         if cfg.lexicon is not None:
             self.lexicon = Lexicon.load(cfg.lexicon)
-            check_lexicon(self.lexicon, cfg.lexicon, source, target)
+            check_lexicon(self.lexicon, cfg.lexicon, source, target, text_words)
         self.every_word = CandidateLists(target, len(target))
         self.lists = self._lists()
         used = self.lists is not None or self.rule.startswith("lexicon") or cfg.hide_rare_words
