@@ -151,8 +151,8 @@ def check_lexicon(
     """
     for side, dictionary, size in zip(("source", "target"), (source, target), text_words):
         made_for = lexicon.about.get("dictionaries", {}).get(side)
-        known = (fingerprint(dictionary.symbols[:end]) for end in (None, size))
-        if made_for is not None and made_for not in known:
+        own = (fingerprint(dictionary.symbols[:end]) for end in (None, size))
+        if made_for is not None and made_for not in own:
             raise UserError(
                 f"the lexicon {path} was made for another {side} dictionary: make one with lv-lexicon build "
                 f"--{side}-dict of this data, or name another one with --lexicon"
