@@ -6,11 +6,12 @@ after the search, in one more pass over whole hypotheses, and only over those th
 """
 
 import contextlib
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq.data.data_utils import collate_tokens
 from fairseq.models.transformer import TransformerDecoderBase
+from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from lv_fairseq.decoding.search import part_of
@@ -80,6 +81,20 @@ def attention_of(model: nn.Module, heads: Optional[Heads], encoder_out: Dict, pr
     return extra
 
 
+@contextlib.contextmanager
+def one_by_one(model: nn.Module) -> Iterator[None]:
+    """In this block each hypothesis has its own sentence beside it. While BART searches, its decoder takes as many
+    neighbours as the beam is wide for hypotheses of one sentence, and its encoder orders nothing."""
+    beams = {module: module.beam_size for module in model.decoder.modules() if isinstance(module, MultiheadAttention)}
+    try:
+        for module in beams:
+            module.set_beam_size(1)
+        yield
+    finally:
+        for module, beam in beams.items():
+            module.set_beam_size(beam)
+
+
 @torch.no_grad()
 def look_again(
     models: Sequence[nn.Module],
@@ -108,8 +123,10 @@ def look_again(
     inputs = part_of(sample, sentences)["net_input"]
     attentions = []
     for model, mine in zip(models, heads):
-        encoder_out = model.encoder.reorder_encoder_out(model.encoder.forward_torchscript(inputs), which)
-        attentions.append(attention_of(model, mine, encoder_out, previous))
+        encoded = model.encoder.forward_torchscript(inputs)
+        with one_by_one(model):
+            encoder_out = type(model.encoder).reorder_encoder_out(model.encoder, encoded, which)
+            attentions.append(attention_of(model, mine, encoder_out, previous))
     attentions = [attention for attention in attentions if attention is not None]
     if attentions:
         mean = torch.stack(attentions).mean(dim=0)
