@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "fairseq_patches": "errors files",
     "partitions": "errors",
     "batching": "errors fairseq_patches partitions",
-    "word_tables": "errors",
+    "word_tables": "errors files",
     "softmax": "",
     "rnnsearch": "",
     "candidates": "corpus_coverage errors files fingerprint lexicon",
@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "word_tables workers",
     "tasks": "criterions fairseq_patches large_vocabulary task_config word_tables",
     "commands": "batching candidates corpus_coverage data_folder errors fairseq_patches files fingerprint lexicon "
-    "partitions processes progress report",
+    "partitions processes progress report word_tables",
     "lv_fairseq": "errors lexicon models partitions tasks",
 }
 CONNECT = "models decoding criterions task_config large_vocabulary tasks commands fairseq_patches".split()
