@@ -2,10 +2,11 @@
 
 from functools import partial
 from pathlib import Path
-from typing import List, Optional, Tuple, Union
+from typing import Callable, List, Optional, Tuple, Union
 
 import numpy as np
 import torch
+from torch import nn
 
 from lv_fairseq.partitions import PartitionPlan, Sentences
 from lv_fairseq.partitions.importance_weights import log_importance
@@ -40,7 +41,7 @@ class PageTurner:
         workers: Workers = ALONE,
         folder: Optional[Path] = None,
     ):
-        home = Home if workers is ALONE else partial(SharedHome, workers=workers)
+        home: Callable[[nn.Parameter], Home] = Home if workers is ALONE else partial(SharedHome, workers=workers)
         if folder is not None:
             home = partial(FileHome, folder=folder, workers=workers)
         self.unigram, self.joined = unigram, tables.joined

@@ -2,6 +2,7 @@
 
 import math
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from lv_fairseq.commands.checkpoint import main as make_ordinary
 from lv_fairseq.files import share_or_copy
 from lv_fairseq.word_tables import FileHome, Home
 from lv_fairseq.word_tables.drawing import NORMAL, UNIFORM, Recipe, draw
+from lv_fairseq.word_tables.memory import Rows, bytes_of_files
 from lv_fairseq.word_tables.stored_rows import filled
 from lv_fairseq.word_tables.stored_tables import tidy
 from lv_fairseq.word_tables.table_file import Field, Layout, make
@@ -31,11 +33,6 @@ BITS = [[3201671617, 1024181217, 1066192045], [1073801125, 3188377945, 106706879
 OWN = ("--criterion", "partition_cross_entropy", "--tau", 30, "--max-tokens", 60)
 ADAM = ("--optimizer", "adam", "--lr", 0.01)
 OPTIMIZERS = {"adam": ADAM, "adagrad": ("--optimizer", "adagrad", "--lr", 0.1)}
-
-
-@pytest.fixture(scope="module", params=["rnnsearch", "transformer-joined"])
-def name(request):
-    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +65,7 @@ def assert_same(one: dict, two: dict) -> None:
     assert [name for name in one if not torch.equal(one[name], two[name])] == []
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name, optimizer", [("rnnsearch", "adam"), ("transformer-joined", "adagrad")])
 def test_from_the_same_checkpoint_training_in_files_and_in_memory_have_the_same_bits(setup, name, optimizer, tmp_path):
     """Also where each goes on from a checkpoint of the other."""
     inside, flags = ("--word-table-dir", tmp_path), OPTIMIZERS[optimizer]
@@ -139,7 +136,7 @@ def test_validation_over_all_words_is_that_of_rows_in_memory(small, setup):
 
 
 FLAGS = (*ARCHITECTURES["rnnsearch"].flags, *OWN, *ADAM, "--dropout", 0.1, "--reshuffle-partitions")
-FLAGS += ("--max-update", 24, "--save-interval-updates", 5, "--num-workers", 0, "--disable-validation")
+FLAGS += ("--max-update", 25, "--save-interval-updates", 5, "--num-workers", 0, "--disable-validation")
 
 
 @pytest.fixture(scope="module")
@@ -151,12 +148,10 @@ def uninterrupted(corpora, tmp_path_factory):
 
 def test_checkpoints_of_one_save_share_their_tables_and_old_tables_go(uninterrupted):
     names = {path.name for path in uninterrupted.iterdir()}
-    points = {"checkpoint_last.pt", "checkpoint1.pt"} | {name for name in names if name.startswith("checkpoint_1_")}
-    files, folders = {name for name in names if name.endswith(".pt")}, [name for name in names if ".tables-" in name]
-    assert points <= files
-    referred = {torch.load(uninterrupted / name, weights_only=True)["word_tables"]["folder"] for name in files}
-    assert sorted(referred) == sorted(folders) and len(folders) < len(files)
-    assert names == {*files, *folders}  # and the files of the run itself have no name
+    (tables,) = (path.name for path in uninterrupted.glob("word-tables-*"))
+    files = {"checkpoint_last.pt", "checkpoint_1_25.pt"}
+    assert names == {*files, tables}  # and the files of the run itself have no name
+    assert all(torch.load(uninterrupted / name, weights_only=True)["word_tables"]["folder"] == tables for name in files)
 
 
 @pytest.mark.parametrize("moment, count", [("swap", 40), ("tables", 6)])
@@ -190,7 +185,7 @@ def test_two_workers_have_one_file_and_make_the_updates_of_one(corpora, tmp_path
         torch.testing.assert_close(ends[2][name], value, atol=1e-4, rtol=1e-3)
 
 
-RECIPES = {"fconv": None, "fconv-tied": None}  # whose scores are of normalised rows
+IN_MEMORY = ("fconv",)  # which scores with normalised rows
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -203,8 +198,8 @@ def test_rows_are_drawn_as_the_model_would(setup, tmp_path, name):
         assert hasattr(parameter, "host") == hasattr(mine[key], "host")
         if hasattr(parameter, "host"):
             home, whole = mine[key].host.home, parameter.host.full
-            assert (home.table.layout.recipe is None) == (name in RECIPES)
-            assert home.shape == whole.shape and home.table.written.any() == (name in RECIPES)
+            assert (home.table.layout.recipe is None) == (name in IN_MEMORY)
+            assert home.shape == whole.shape and home.table.written.any() == (name in IN_MEMORY)
             rows = home.whole()
             assert torch.equal(
                 rows.flatten(1).any(1) if rows.dim() > 1 else rows != 0,
@@ -305,7 +300,7 @@ def test_mistakes_are_told_in_one_line(setup, small, tmp_path):
     shutil.copy(small / "small.pt", tmp_path)
     with pytest.raises(UserError, match="word tables are missing, .*the folder belongs beside it"):
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "small.pt"))
-    (tables,) = small.glob("*.tables-*")
+    (tables,) = small.glob("word-tables-*")
     shutil.copytree(tables, tmp_path / tables.name)
     os.truncate(tmp_path / tables.name / "1.rows", 100)
     with pytest.raises(UserError, match="another size"):
@@ -315,12 +310,33 @@ def test_mistakes_are_told_in_one_line(setup, small, tmp_path):
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "small.pt"))
 
 
+def test_a_disk_that_is_full_is_told_in_one_line(tmp_path):
+    layout = Layout(1000, (Field("values", (256,), torch.float32),), Recipe(UNIFORM, 0.0, 1.0))
+    table, before = make(layout, tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+        with pytest.raises(UserError, match=f"cannot write word tables to {tmp_path}: File too large"):
+            table.put(torch.tensor([999]), torch.ones(1, 256))
+        with pytest.raises(UserError, match="cannot write word tables to"):
+            make(layout, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_the_files_are_as_large_as_the_formula_says(setup, tmp_path):
+    cfg, task, model, criterion = setup("rnnsearch", *ADAM, "--word-table-dir", tmp_path)
+    train_epochs(cfg, task, model, criterion)
+    homes = [parameter.host.home for parameter in model.parameters() if hasattr(parameter, "host")]
+    rows = [Rows(home.shape[0], math.prod(home.shape[1:]), page=0) for home in homes]
+    assert sum(os.fstat(home.table.file.fileno()).st_size for home in homes) == bytes_of_files(rows)
+
+
 def test_only_tables_of_ours_that_no_checkpoint_needs_are_removed(small, tmp_path):
-    (tables,) = small.glob("*.tables-*")
+    (tables,) = small.glob("word-tables-*")
     shutil.copytree(tables, tmp_path / tables.name)
-    for name in ("old.tables-0123456789abcdef", ".new.tables-0123456789abcdef.0123456789abcdef.tmp"):
+    for name in ("word-tables-0123456789abcdef", ".word-tables-0123456789abcdef.0123456789abcdef.tmp"):
         shutil.copytree(tables, tmp_path / name)
-    (tmp_path / "mine.tables-0123456789abcdef").mkdir()
+    (tmp_path / "word-tables-of-mine").mkdir()
     (tmp_path / "tables").mkdir()
     before = {path.name for path in tmp_path.iterdir()}
     shutil.copy(small / "small.pt", tmp_path / "renamed.model")
@@ -329,7 +345,7 @@ def test_only_tables_of_ours_that_no_checkpoint_needs_are_removed(small, tmp_pat
     assert {path.name for path in tmp_path.iterdir()} == {*before, "renamed.model", "half.pt"}
     (tmp_path / "half.pt").unlink()
     tidy(tmp_path)
-    kept = {"mine.tables-0123456789abcdef", "tables", tables.name, "renamed.model"}
+    kept = {"word-tables-of-mine", "tables", tables.name, "renamed.model"}
     assert {path.name for path in tmp_path.iterdir()} == kept
     (tmp_path / "renamed.model").unlink()
     tidy(tmp_path)

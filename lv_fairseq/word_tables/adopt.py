@@ -138,10 +138,9 @@ class _Recipes(TorchDispatchMode):
         before, after = self.recipes.get(storage._cdata), None
         value = {"aten.zero_": 0.0, "aten.fill_": next(iter(given), None)}.get(name)
         if tensor.numel() == size:
-            if name == "aten.normal_":
-                after = Recipe(NORMAL, *map(float, (*given, *(0.0, 1.0)[len(given) :])))
-            elif name == "aten.uniform_":
-                after = Recipe(UNIFORM, *map(float, (*given, *(0.0, 1.0)[len(given) :])))
+            if name in ("aten.normal_", "aten.uniform_"):
+                first, second = (*given, *(0.0, 1.0)[len(given) :])
+                after = Recipe(NORMAL if name == "aten.normal_" else UNIFORM, float(first), float(second))
             elif isinstance(value, (int, float)):
                 after = Recipe(CONSTANT, float(value))
             elif name == "aten.copy_" and given[0].untyped_storage()._cdata == storage._cdata:

@@ -14,7 +14,7 @@ from lv_fairseq.files import share_or_copy
 from lv_fairseq.word_tables.homes import Home
 from lv_fairseq.word_tables.number_spaces import WordNumbers
 from lv_fairseq.word_tables.page import deliver
-from lv_fairseq.word_tables.table_file import VALUES, Field, Layout, TableFile, make
+from lv_fairseq.word_tables.table_file import VALUES, Field, Layout, TableFile, make, named_errors
 from lv_fairseq.word_tables.workers import ALONE, Workers
 
 _numbers = itertools.count()
@@ -83,7 +83,7 @@ class FileHome(Home):
 
     def _add(self, *fields: Field) -> None:
         """Another file, with these statistics too. It is written as far as this one is."""
-        if not self.writes:
+        if not self.writes or not fields:
             return
         before, added = self.table, {field.name for field in fields}
         kept = [field for field in before.layout.fields if field.name in (VALUES, *self._live)]
@@ -105,7 +105,8 @@ class FileHome(Home):
         stored = getattr(rows, "stored", None)
         if stored is not None and name == VALUES:
             self._take_file(make(stored.table.layout, self._folder))
-            share_or_copy(stored.table.file.fileno(), self.table.file.fileno())
+            with named_errors(self._folder):
+                share_or_copy(stored.table.file.fileno(), self.table.file.fileno())
             self._live, self._loaded = (), stored.table
             return
         if name != VALUES and name not in self._live:
@@ -140,6 +141,8 @@ class FileHome(Home):
 
     def read_ahead(self, words: WordNumbers) -> None:
         """Have the rows of these words in memory soon, if they are on the disk: a thread looks at both ends of each."""
+        if not self.writes:  # the first worker does it for all
+            return
         if self._reading is not None:
             self._reading.join()
         words = WordNumbers(words[self.table.written[words] == 1])

@@ -23,7 +23,7 @@ from lv_fairseq.word_tables.table_file import Field, Layout, TableFile
 
 TABLES, FORMAT = "tables.json", 1
 KEY = "word_tables"  # in a checkpoint: the folder's name, and what stands where
-NAME = re.compile(r"\.?.+\.tables-[0-9a-f]{16}(\.[0-9a-f]{16}\.tmp)?")
+NAME = re.compile(r"word-tables-[0-9a-f]{16}|\.word-tables-[0-9a-f]{16}\.[0-9a-f]{16}\.tmp")
 
 
 def store(state: Any, path: Path) -> Any:
@@ -36,7 +36,7 @@ def store(state: Any, path: Path) -> Any:
     for keys, rows in found:
         state = without(state, keys)
         places.append([*keys, homes.index(rows.home), rows.name])
-    folder = path.with_name(f"{path.stem[:40]}.tables-{secrets.token_hex(8)}")
+    folder = path.with_name(f"word-tables-{secrets.token_hex(8)}")
     part = hidden(folder)
     try:
         part.mkdir()

@@ -116,7 +116,7 @@ class TableFile:
         missing = self.missing(words)
         if len(missing):
             if isinstance(words, slice):
-                words, some = WordNumbers(torch.arange(self.layout.words)[words]), some.clone()
+                words, some = WordNumbers(torch.arange(*words.indices(self.layout.words))), some.clone()
             some[missing] = first_rows(self.layout, name, WordNumbers(words[missing]))
         return some
 
@@ -142,7 +142,7 @@ class TableFile:
         for begin, end in zip(begins, [*begins[1:], len(numbers)]):
             place = self.layout.begin + int(numbers[begin]) * self.layout.record
             with named_errors(self.folder):
-                write_all(self.file.fileno(), memoryview(bytes_of[begin:end].reshape(-1)), place)
+                write_all(self.file.fileno(), bytes_of[begin:end].reshape(-1).data, place)
         self.written[words] = 1
 
     def whole(self, name: str) -> Tensor:
@@ -163,7 +163,7 @@ class TableFile:
         for start in range(0, words, some):
             rows = self.rows(slice(start, min(start + some, words)), name).contiguous()
             with named_errors(folder):
-                content = memoryview(rows.flatten().view(torch.uint8).numpy())
+                content = rows.flatten().view(torch.uint8).numpy().data
                 write_all(file.fileno(), content, start * field.bytes)
             advance(len(content))
         memory = mmap.mmap(file.fileno(), words * field.bytes)
