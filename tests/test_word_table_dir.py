@@ -37,7 +37,7 @@ OPTIMIZERS = {"adam": ADAM, "adagrad": ("--optimizer", "adagrad", "--lr", 0.1)}
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory):
-    return {joined: write_corpus(tmp_path_factory.mktemp("data"), joined=joined) for joined in (False, True)}
+    return {joined: write_corpus(tmp_path_factory.mktemp("data"), 90, joined=joined) for joined in (False, True)}
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +140,14 @@ FLAGS += ("--max-update", 25, "--save-interval-updates", 5, "--num-workers", 0, 
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(corpora, tmp_path_factory):
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("uninterrupted")
-    train(corpora[False], folder, *FLAGS, "--word-table-dir", folder, "--keep-interval-updates", 1)
+    train(corpus, folder, *FLAGS, "--word-table-dir", folder, "--keep-interval-updates", 1)
     return folder
 
 
@@ -155,20 +160,20 @@ def test_checkpoints_of_one_save_share_their_tables_and_old_tables_go(uninterrup
 
 
 @pytest.mark.parametrize("moment, count", [("swap", 40), ("tables", 6)])
-def test_killed_and_resumed_it_ends_with_the_same_bits(uninterrupted, corpora, tmp_path, moment, count):
-    command = [BIN / "python", ROOT / "tests" / "killed.py", moment, count, corpora[False], *PLUGIN]
+def test_killed_and_resumed_it_ends_with_the_same_bits(uninterrupted, corpus, tmp_path, moment, count):
+    command = [BIN / "python", ROOT / "tests" / "killed.py", moment, count, corpus, *PLUGIN]
     command += ["--save-dir", tmp_path, *FLAGS, "--word-table-dir", tmp_path]
     killed = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     left = [path for path in tmp_path.iterdir() if path.name.startswith(".")]
     assert len(left) == (moment == "tables")
-    result = train(corpora[False], tmp_path, *FLAGS, "--word-table-dir", tmp_path)
+    result = train(corpus, tmp_path, *FLAGS, "--word-table-dir", tmp_path)
     assert "Loaded checkpoint" in result.stdout + result.stderr
     assert_same(everything(uninterrupted / "checkpoint_last.pt"), everything(tmp_path / "checkpoint_last.pt"))
     assert not any(path.exists() for path in left)
 
 
-def test_two_workers_have_one_file_and_make_the_updates_of_one(corpora, tmp_path):
+def test_two_workers_have_one_file_and_make_the_updates_of_one(corpus, tmp_path):
     flags = (*ARCHITECTURES["rnnsearch"].flags, *OWN, *ADAM, "--max-update", 12, "--disable-validation")
     ends = {}
     for workers, freq in ((1, 2), (2, 1)):
@@ -176,7 +181,7 @@ def test_two_workers_have_one_file_and_make_the_updates_of_one(corpora, tmp_path
         save.mkdir()
         options = (*flags, "--update-freq", freq, "--word-table-dir", save)
         shown = "print('rows', trainer.model.decoder.embed_tokens.weight.host.home._told.path)"
-        printed = train_together(corpora[False], save, *options, workers=workers, then=shown)
+        printed = train_together(corpus, save, *options, workers=workers, then=shown)
         ends[workers] = everything(save / "checkpoint_last.pt")
     files = [line for line in printed.splitlines() if line.startswith("rows ")]
     assert len(files) == 2 and len(set(files)) == 1
