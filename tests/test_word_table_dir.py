@@ -70,9 +70,7 @@ def test_from_the_same_checkpoint_training_in_files_and_in_memory_have_the_same_
     """Also where each goes on from a checkpoint of the other."""
     inside, flags = ("--word-table-dir", tmp_path), OPTIMIZERS[optimizer]
     train_epochs(*setup(name, *flags, *inside), save=tmp_path / "small.pt")
-    trainer = train_epochs(*setup(name, *flags), resume=tmp_path / "small.pt", epochs=())
-    trainer.consolidate_optimizer()
-    trainer.save_checkpoint(str(tmp_path / "same.pt"), {})
+    train_epochs(*setup(name, *flags), resume=tmp_path / "small.pt", epochs=(), save=tmp_path / "same.pt")
     assert_same(everything(tmp_path / "small.pt"), everything(tmp_path / "same.pt"))
     ends = {}
     for way, options in (("memory", ()), ("files", inside)):
@@ -94,7 +92,7 @@ def small(setup, tmp_path_factory):
 
 
 def test_an_ordinary_checkpoint_is_made_on_demand_and_decodes_alike(
-    small, corpora, tmp_path, capsys, signals_as_before
+    small, setup, corpora, tmp_path, capsys, signals_as_before
 ):
     make_ordinary([str(small / "small.pt"), "--out", str(tmp_path / "all.pt")])
     ordinary = torch.load(tmp_path / "all.pt", weights_only=True)
@@ -103,13 +101,25 @@ def test_an_ordinary_checkpoint_is_made_on_demand_and_decodes_alike(
     make_ordinary([str(small / "small.pt"), "--out", str(tmp_path / "values.pt"), "--no-optimizer"])
     assert "last_optimizer_state" not in torch.load(tmp_path / "values.pt", weights_only=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.pt", "values.pt"]
+    inside = setup("rnnsearch", *ADAM, "--word-table-dir", tmp_path)
+    train_epochs(*inside, resume=tmp_path / "all.pt", epochs=(), save=tmp_path / "every_row_written.pt")
     flags = ("--gen-subset", "valid", "--beam", 2, "--max-len-b", 5)
-    printed = [generate_here(corpora[False], path, *flags) for path in (small / "small.pt", tmp_path / "all.pt")]
+    paths = small / "small.pt", tmp_path / "all.pt", tmp_path / "every_row_written.pt"
+    printed = [generate_here(corpora[False], path, *flags) for path in paths]
     lines = [[line for line in text.splitlines() if line[:2] in ("H-", "D-", "P-")] for text in printed]
-    assert len(lines[0]) > 100 and lines[0] == lines[1]
+    assert len(lines[0]) > 100 and lines[0] == lines[1] == lines[2]
     capsys.readouterr()
     said = refused(make_ordinary, capsys, tmp_path / "all.pt", "--out", tmp_path / "again.pt")
     assert said.endswith("it is an ordinary checkpoint already")
+
+
+def test_an_optimiser_that_begins_anew_finds_no_statistics_in_the_files(small, setup, tmp_path):
+    reset, ends = dict(reset_optimizer=True, reset_lr_scheduler=True, reset_meters=True), []
+    for flags in ((), ("--word-table-dir", tmp_path)):
+        path = tmp_path / f"{len(ends)}.pt"
+        train_epochs(*setup("rnnsearch", *ADAM, *flags), resume=small / "small.pt", save=path, **reset)
+        ends.append(everything(path))
+    assert_same(*ends)
 
 
 def test_words_that_were_not_met_have_the_rows_that_training_would_have_begun_with(small, setup):
