@@ -116,5 +116,6 @@ def train_epochs(cfg, task, model, criterion, epochs=(1,), resume=None, save=Non
             trainer.train_step(samples)
     if save is not None:
         trainer.consolidate_optimizer()
-        trainer.save_checkpoint(str(save), {"train_iterator": iterator.state_dict() if epochs else {}, "val_loss": 0.0})
+        place = {"train_iterator": iterator.state_dict()} if epochs else {}
+        trainer.save_checkpoint(str(save), {**place, "val_loss": 0.0})
     return trainer

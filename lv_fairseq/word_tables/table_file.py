@@ -112,12 +112,14 @@ class TableFile:
 
     def rows(self, words: Union[slice, WordNumbers], name: str = VALUES) -> Tensor:
         """(words x ...) For a slice of words that all have rows a view."""
-        some = self.views[name][words] if isinstance(words, slice) else self.views[name].index_select(0, words)
-        missing = self.missing(words)
-        if len(missing):
-            if isinstance(words, slice):
-                words, some = WordNumbers(torch.arange(*words.indices(self.layout.words))), some.clone()
-            some[missing] = first_rows(self.layout, name, WordNumbers(words[missing]))
+        view, missing = self.views[name], self.missing(words)
+        if len(missing) == 0:
+            return view[words] if isinstance(words, slice) else view.index_select(0, words)
+        if isinstance(words, slice):
+            words = WordNumbers(torch.arange(*words.indices(self.layout.words)))
+        some, here = view.new_empty(len(words), *view.shape[1:]), self.written[words].nonzero().squeeze(1)
+        some[here] = view.index_select(0, words[here])  # and nothing of holes, which would take memory
+        some[missing] = first_rows(self.layout, name, WordNumbers(words[missing]))
         return some
 
     def put(self, words: WordNumbers, rows: Tensor, name: str = VALUES) -> None:
