@@ -150,12 +150,13 @@ class HostRows:
     def put_back(self, words: WordNumbers, statistics: bool) -> None:
         if not self.parameter.requires_grad:
             return
+        kept = dict(self.page_statistics()) if statistics else {}
+        for name, tensor in kept.items():
+            if name not in self.home.statistics:  # the optimiser's first step is over; before rows are written, if any
+                self.home.add(name, tuple(tensor.shape[1:]), tensor.dtype)
         self.home.put(words, self.parameter.data)
-        if statistics:
-            for name, tensor in self.page_statistics():
-                if name not in self.home.statistics:  # the optimiser's first step is over
-                    self.home.add(name, tuple(tensor.shape[1:]), tensor.dtype)
-                self.home.put(words, tensor, name)
+        for name, tensor in kept.items():
+            self.home.put(words, tensor, name)
 
     def take_out(self, words: WordNumbers) -> None:
         self.home.take(words, self.parameter.data, spare=self.spare)
