@@ -21,7 +21,7 @@ from lv_fairseq.errors import UserError
 from lv_fairseq.models.families import adopt_model
 from lv_fairseq.page_turner import PageTurner
 from lv_fairseq.task_config import check, check_folders, complete, leave_out_training
-from lv_fairseq.word_tables import ALONE, Tables, freeze, to_be_loaded
+from lv_fairseq.word_tables import ALONE, Tables, freeze, to_be_drawn, to_be_loaded
 from lv_fairseq.workers import same_rest, workers_of_this_machine
 
 logger = logging.getLogger(__name__)
@@ -104,7 +104,12 @@ class LargeVocabulary:
         fairseq_patches.copy_checkpoints(link=bool(self.cfg.tau))
         workers = workers_of_this_machine() if self.cfg.tau else ALONE
         try:
-            model = build() if workers.first else to_be_loaded(build, self.adopt, *sizes)
+            if not workers.first:
+                model = to_be_loaded(build, self.adopt, *sizes)
+            elif self.cfg.word_table_dir is not None:
+                model = to_be_drawn(build, self.adopt, *sizes, seed=self.cfg.seed)
+            else:
+                model = build()
         except ValueError as error:  # fairseq's models say so which of their flags do not go together
             raise UserError(str(error)) if str(error).startswith("--") else error from None
         tables = self.adopt(model)
@@ -115,9 +120,12 @@ class LargeVocabulary:
         if self.cfg.tau:
             unigram = str(self.cfg.proposal) == "unigram"
             specials = max(len(self.always_on_page(x)) for x in (self.source_dictionary, self.target_dictionary))
-            self.pages = PageTurner(tables, self.cfg.tau, self.cfg.source_tau, specials, unigram, workers)
+            limits = self.cfg.tau, self.cfg.source_tau, specials
+            self.pages = PageTurner(tables, *limits, unigram, workers, self.cfg.word_table_dir)
             self.check_backend()
-            same_rest(model, tables, workers)
+            for table in tables:
+                table.give_memory()  # to what has no page
+            same_rest(model, workers)
         return model
 
     def always_on_page(self, dictionary) -> Sequence[int]:
@@ -293,7 +301,8 @@ class LargeVocabulary:
         filler = sample.get("filler", False)
         if self.pages is not None and not ignore_grad:
             metrics.log_start_time("swap", priority=900, round=2)
-            self.pages.turn_to(sample["partition"])
+            if self.pages.turn_to(sample["partition"]) and sample["partition"] in self._iterator.following:
+                self.pages.read_ahead(self._iterator.following[sample["partition"]])
             metrics.log_stop_time("swap")
             # counted as lv-partition does: from 1, words without special symbols
             metrics.log_scalar("partition", sample["partition"] + 1, weight=0, priority=910, round=0)

@@ -1,14 +1,16 @@
 """Turns the pages of a model's word tables to the partition that is trained."""
 
 from functools import partial
-from typing import List, Optional
+from pathlib import Path
+from typing import Callable, List, Optional, Tuple, Union
 
 import numpy as np
 import torch
+from torch import nn
 
 from lv_fairseq.partitions import PartitionPlan, Sentences
 from lv_fairseq.partitions.importance_weights import log_importance
-from lv_fairseq.word_tables import ALONE, Home, Page, SharedHome, Tables, Workers
+from lv_fairseq.word_tables import ALONE, FileHome, Home, Page, SharedHome, Tables, Workers
 
 
 class PageTurner:
@@ -26,6 +28,7 @@ class PageTurner:
         specials: how many special symbols each dictionary begins with
         unigram: take the partition's own word frequencies as the proposal Q, instead of a uniform one
         workers: those of this machine, which turn pages together and share the rows of all words
+        folder: where the rows of all words are in files; None = in memory
     """
 
     def __init__(
@@ -36,8 +39,11 @@ class PageTurner:
         specials: int,
         unigram: bool = False,
         workers: Workers = ALONE,
+        folder: Optional[Path] = None,
     ):
-        home = Home if workers is ALONE else partial(SharedHome, workers=workers)
+        home: Callable[[nn.Parameter], Home] = Home if workers is ALONE else partial(SharedHome, workers=workers)
+        if folder is not None:
+            home = partial(FileHome, folder=folder, workers=workers)
         self.unigram, self.joined = unigram, tables.joined
         self.fixed_source_rows = source_tau > 0
         self.plan: Optional[PartitionPlan] = None
@@ -75,10 +81,21 @@ class PageTurner:
         if self.source is not None:
             self.source.turn_to(self.plan.source_words[partition])
         if self.target is not None:
-            words = self.plan.target_words[partition]
             importance = log_importance(self.plan, self.targets, partition) if self.unigram else None
-            others = np.setdiff1d(self.plan.source_words[partition], words) if self.joined else ()
             offset = None if importance is None else torch.from_numpy(importance)
-            self.target.turn_to(words, offset, unscored=others)
+            self.target.turn_to(self.plan.target_words[partition], offset, self.read_only(partition))
         self.partition = partition
         return True
+
+    def read_ahead(self, partition: int) -> None:
+        """The pages will be turned to this partition next."""
+        if self.source is not None:
+            self.source.read_ahead(self.plan.source_words[partition])
+        if self.target is not None:
+            self.target.read_ahead(self.plan.target_words[partition], self.read_only(partition))
+
+    def read_only(self, partition: int) -> Union[np.ndarray, Tuple[()]]:
+        """Words on the page of a joined table that are not scored."""
+        if not self.joined:
+            return ()
+        return np.setdiff1d(self.plan.source_words[partition], self.plan.target_words[partition])

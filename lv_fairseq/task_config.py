@@ -41,6 +41,12 @@ class LargeVocabularyConfig(FairseqDataclass):
         "a new order of sentences and new partitions every epoch, so that words meet other words (default: the "
         "order of the corpus, the same partitions every epoch)",
     )
+    word_table_dir: Optional[str] = _option(
+        None,
+        "a folder on a local disk: all words, with the optimiser's statistics, live there in files without a name, of "
+        "which memory holds what is in use, for tables larger than memory; a row is drawn when its word first comes. "
+        "Checkpoints get a folder for the tables beside a small .pt (move both; lv-checkpoint makes one ordinary .pt)",
+    )
     freeze_word_tables: bool = _option(
         False, "the paper's last stage: word vectors stay as they are, the rest of the model is tuned"
     )
@@ -177,8 +183,16 @@ def complete(cfg) -> None:
                 setattr(cfg, name, None if elsewhere else option.default)
 
 
-TRAINING = ("tau", "source_tau", "reshuffle_partitions", "freeze_word_tables", "proposal", "hide_rare_words")
-TRAINING += ("sort_window",)
+TRAINING = (
+    "tau",
+    "word_table_dir",
+    "source_tau",
+    "reshuffle_partitions",
+    "freeze_word_tables",
+    "proposal",
+    "hide_rare_words",
+)
+TRAINING += ("sort_window", "word_table_dir")
 LISTS = ("lexicon", "frequent_words", "candidate_frequent", "candidate_per_word", "candidate_source_words")
 LISTS += ("candidate_scope", "print_candidates", "validation_vocab")
 
@@ -221,6 +235,10 @@ def check(cfg: LargeVocabularyConfig) -> None:
         if cfg.distributed_world_size > 1 and str(cfg.ddp_backend) not in ("legacy_ddp", "no_c10d"):
             if str(cfg.ddp_backend) not in ("c10d", "pytorch_ddp"):
                 raise UserError(f"--tau works with --ddp-backend legacy_ddp or pytorch_ddp, not {cfg.ddp_backend}")
+        if cfg.word_table_dir is not None and not os.path.isdir(cfg.word_table_dir):
+            raise UserError(f"there is no folder {cfg.word_table_dir} for --word-table-dir: make one on a local disk")
+    elif cfg.word_table_dir is not None:
+        raise UserError("--word-table-dir only works with partitions: give --tau N")
     elif cfg.source_tau or cfg.reshuffle_partitions or str(cfg.proposal) != "uniform":
         raise UserError("--source-tau, --reshuffle-partitions and --proposal only work with partitions: give --tau N")
     check_decoding(cfg)

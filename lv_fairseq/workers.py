@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from lv_fairseq.word_tables import ALONE, Tables, Workers
+from lv_fairseq.word_tables import ALONE, Workers
 from lv_fairseq.word_tables.homes import make_shared, open_shared
 
 logger = logging.getLogger(__name__)
@@ -66,13 +66,11 @@ def can_share(workers: Workers, group: dist.ProcessGroup) -> bool:
     return all(answers)
 
 
-def same_rest(model: nn.Module, tables: Tables, workers: Workers) -> None:
+def same_rest(model: nn.Module, workers: Workers) -> None:
     """Give all of a model that is not on pages the values that the first worker has. Others were built without tables,
     so that chance has drawn other values for the rest of them."""
     if workers is ALONE:
         return
-    for table in tables:
-        table.give_memory()
     with torch.no_grad():
         for tensor in itertools.chain(model.parameters(), model.buffers()):
             if not hasattr(tensor, "host"):

@@ -1,4 +1,5 @@
-"""Runs fairseq-train and kills it, as `kill -9` does, in the middle of a swap, a save, a copy or an update.
+"""Runs fairseq-train and kills it, as `kill -9` does, in the middle of a swap, a save, a copy, a
+copy of table files or an update.
 
 python killed.py MOMENT COUNT fairseq-train's arguments
 """
@@ -16,6 +17,7 @@ from fairseq import checkpoint_utils
 from fairseq_cli.train import cli_main
 
 import lv_fairseq
+from lv_fairseq.word_tables import stored_tables
 from lv_fairseq.word_tables.page import HostRows
 
 lv_fairseq.register()
@@ -52,6 +54,8 @@ elif moment == "save":
     checkpoint_utils._torch_persistent_save = kill_in(save, half_a_checkpoint)
 elif moment == "copy":
     fcntl.ioctl, os.link = nothing_shared, kill_in(os.link)
+elif moment == "tables":
+    stored_tables.share_or_copy = kill_in(stored_tables.share_or_copy, lambda source, copy: os.pwrite(copy, b"half", 0))
 elif moment == "update":
     torch.Tensor.backward = kill_in(torch.Tensor.backward)
 else:

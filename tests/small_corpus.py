@@ -103,12 +103,12 @@ def train_iterator(cfg, task, epoch: int = 1, num_shards: int = 1, num_workers: 
     )
 
 
-def train_epochs(cfg, task, model, criterion, epochs=(1,), resume=None, save=None) -> Trainer:
-    """fairseq's trainer, from a checkpoint if there is one, through some epochs."""
+def train_epochs(cfg, task, model, criterion, epochs=(1,), resume=None, save=None, **reset) -> Trainer:
+    """fairseq's trainer, from a checkpoint if there is one (but for what is to be reset), through some epochs."""
     cfg.common.cpu = True
     trainer = Trainer(cfg, task, model, criterion)
     if resume is not None:
-        trainer.load_checkpoint(str(resume))
+        trainer.load_checkpoint(str(resume), **reset)
     for epoch in epochs:
         iterator = trainer.get_train_iterator(epoch, load_dataset=epoch == epochs[0])
         trainer.begin_epoch(epoch)
@@ -116,5 +116,6 @@ def train_epochs(cfg, task, model, criterion, epochs=(1,), resume=None, save=Non
             trainer.train_step(samples)
     if save is not None:
         trainer.consolidate_optimizer()
-        trainer.save_checkpoint(str(save), {"train_iterator": iterator.state_dict(), "val_loss": 0.0})
+        place = {"train_iterator": iterator.state_dict()} if epochs else {}
+        trainer.save_checkpoint(str(save), {**place, "val_loss": 0.0})
     return trainer

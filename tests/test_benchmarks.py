@@ -133,6 +133,14 @@ def test_the_page_of_a_joined_table_trains_as_many_bytes_as_a_vocabulary_of_tau_
     assert abs(float(of_bytes) - 1) < 0.02
 
 
+def test_tables_larger_than_memory_are_compared_with_a_small_vocabulary(printed):
+    sizes = ("--words", 3000, "--tau", 300, "--dim", 8, "--tokens", 200, "--updates", 4, "--epochs", 1)
+    lines = printed("beyond_memory", *sizes)
+    for name in ("all of 300 words", "3,000 words, tau 300"):
+        assert len(figures(lines, name)) == 9
+    assert lines[-1].startswith("tables: ")
+
+
 def test_a_lexicon_is_built_opened_and_asked(printed, texts):
     lines = printed("lexicon", *texts, "--sentences", 10, "--frequent", 20)
     assert "100 pairs" in lines[0] and lines[1].startswith("build: ")

@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "fairseq_patches": "errors files processes watch",
     "partitions": "errors",
     "batching": "errors fairseq_patches partitions",
-    "word_tables": "errors",
+    "word_tables": "errors files",
     "softmax": "",
     "rnnsearch": "",
     "candidates": "corpus_coverage errors files fingerprint lexicon",
@@ -50,7 +50,7 @@ MAY_IMPORT = {
     "tasks": "criterions data_folder decoding errors fairseq_patches language_tokens large_vocabulary task_config "
     "word_tables",
     "commands": "batching candidates corpus_coverage data_folder errors fairseq_patches files fingerprint lexicon "
-    "partitions processes progress report",
+    "partitions processes progress report word_tables",
     "lv_fairseq": "errors lexicon models partitions tasks",
 }
 CONNECT = "models decoding criterions task_config opening large_vocabulary tasks commands fairseq_patches".split()

@@ -2,7 +2,8 @@
 
 import gc
 import logging
-from typing import Dict, List
+from types import MappingProxyType
+from typing import Dict, List, Mapping
 
 import numpy as np
 from fairseq.data.iterators import EpochBatchIterator
@@ -17,16 +18,18 @@ class PartitionedIterator(EpochBatchIterator):
     """Shuffles the partitions of an epoch, and the batches inside each; fairseq would shuffle all batches."""
 
     dataset: PartitionedDataset
+    following: Mapping[int, int] = MappingProxyType({})  # a partition: the one that is trained after it
 
     def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> List:
         batches = self.frozen_batches
-        order = np.arange(len(batches))
+        order, partitions = np.arange(len(batches)), self.dataset.partitions_of(batches)
         if shuffle:
             # a function of seed and epoch alone: the same on every worker and after a resume
             random = np.random.default_rng([self.seed, epoch])
-            partitions = self.dataset.partitions_of(batches)
             places = random.permutation(int(partitions.max(initial=-1)) + 1)
             order = np.lexsort((random.permutation(len(batches)), places[partitions]))
+        visited = list(dict.fromkeys(partitions[order].tolist()))
+        self.following = dict(zip(visited, visited[1:]))
         return [batches[i] for i in order[self.shard_id :: self.num_shards]]
 
     def close(self) -> None:

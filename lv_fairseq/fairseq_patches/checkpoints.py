@@ -1,12 +1,14 @@
 """Checkpoints: read safely and without copying, refused in one line, written whole."""
 
 import argparse
+import functools
 import os
 import pickle
 import re
 import types
 from contextvars import ContextVar
-from typing import Any, Dict, Optional
+from pathlib import Path
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import torch
 from fairseq import checkpoint_utils
@@ -21,6 +23,23 @@ PLAIN = ("--", "Criterion does not match", "Optimizer does not match", "Cannot l
 # what settings that are none lead to
 WRONG = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 WRONG += (OSError, EOFError, pickle.UnpicklingError, OmegaConfBaseException)
+
+
+class Beside(NamedTuple):
+    """What belongs to a checkpoint and is kept beside its file.
+
+    Args:
+        store: what a checkpoint is to hold, and its path: what its file is to hold
+        fetch: what its file holds, and its path: what the checkpoint holds
+        tidy: removes what no checkpoint of a folder needs any more
+    """
+
+    store: Callable[[Any, Path], Any] = lambda state, path: state
+    fetch: Callable[[Any, Path], Any] = lambda state, path: state
+    tidy: Callable[[Path], None] = lambda folder: None
+
+
+beside = Beside()  # (`keep_beside`)
 
 # what a user has named in the place of a checkpoint's settings, while a task and models are made of these
 overrides: ContextVar[Optional[Dict[str, Any]]] = ContextVar("overrides", default=None)
@@ -50,7 +69,7 @@ def load_safely() -> None:
         except (*WRONG, MemoryError) as error:
             raise UserError(f"the checkpoint {file.name} cannot be used: {unreadable(file.name, error)}") from error
         refuse_references(file.name, state)
-        return state
+        return beside.fetch(state, Path(file.name))
 
     class Torch(types.ModuleType):
         """torch, as fairseq.checkpoint_utils sees it."""
@@ -156,14 +175,31 @@ def write_whole() -> None:
     save = checkpoint_utils.torch_persistent_save
 
     def save_whole(obj, filename: str, async_write: bool = False) -> None:
+        obj = beside.store(obj, Path(filename))
         if async_write:
             save(obj, filename, async_write)
             return
         with written_whole(filename) as file:
             checkpoint_utils._torch_persistent_save(obj, file)
 
+    save_all = checkpoint_utils.save_checkpoint
+
+    @functools.wraps(save_all)  # fairseq keeps the best score so far as an attribute
+    def save_and_tidy(cfg, trainer, *args, **kwargs):
+        saved = save_all(cfg, trainer, *args, **kwargs)
+        if trainer.data_parallel_rank == 0 and os.path.isdir(cfg.save_dir):
+            beside.tidy(Path(cfg.save_dir))
+        return saved
+
     checkpoint_utils.torch_persistent_save = save_whole
+    checkpoint_utils.save_checkpoint = save_and_tidy
     copy_checkpoints(link=False)
+
+
+def keep_beside(store: Callable, fetch: Callable, tidy: Callable) -> None:
+    """Keep something beside every checkpoint from now on (`Beside`)."""
+    global beside
+    beside = Beside(store, fetch, tidy)
 
 
 def copy_checkpoints(link: bool) -> None:

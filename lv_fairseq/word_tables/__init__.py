@@ -1,6 +1,7 @@
 """Word vectors: how words enter a model and how they leave it, and the pages of them that train."""
 
-from lv_fairseq.word_tables.adopt import Places, adopt, tables_of, to_be_loaded
+from lv_fairseq.word_tables.adopt import Places, adopt, tables_of, to_be_drawn, to_be_loaded
+from lv_fairseq.word_tables.file_home import FileHome
 from lv_fairseq.word_tables.freezing import freeze
 from lv_fairseq.word_tables.homes import Home, SharedHome
 from lv_fairseq.word_tables.late_rows import correct_late_rows
@@ -11,6 +12,7 @@ from lv_fairseq.word_tables.workers import ALONE, Workers
 
 __all__ = [
     "ALONE",
+    "FileHome",
     "Home",
     "Page",
     "Places",
@@ -25,5 +27,6 @@ __all__ = [
     "freeze",
     "searching",
     "tables_of",
+    "to_be_drawn",
     "to_be_loaded",
 ]

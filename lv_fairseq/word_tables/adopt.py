@@ -3,13 +3,15 @@
 import contextlib
 import itertools
 from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from lv_fairseq.errors import UserError
+from lv_fairseq.word_tables.drawing import CONSTANT, NORMAL, UNIFORM, Recipe
 from lv_fairseq.word_tables.table import ReadingTable, ScoringTable, Tables
 
 
@@ -73,13 +75,26 @@ def to_be_loaded(
         adopt: gives it word tables, or None
         sizes: of vocabularies
     """
+    return _without_tables(build, adopt, sizes)
+
+
+def to_be_drawn(
+    build: Callable[[], nn.Module], adopt: Callable[[nn.Module], Optional[Tables]], *sizes: int, seed: int
+) -> nn.Module:
+    """A model whose word tables need no memory: each of their parameters has a recipe by which rows are drawn when they
+    are needed. One whose tables begin in another way than by chance or with one value has them in memory."""
+    with _Recipes() as recipes:
+        return _without_tables(build, adopt, sizes, lambda model: recipes.give(model, seed))
+
+
+def _without_tables(build, adopt, sizes, ready: Callable[[nn.Module], bool] = lambda model: True) -> nn.Module:
     with _WithoutTables(*sizes), contextlib.suppress(RuntimeError):  # torch's, if values are asked for
         model = build()
         ours = {id(parameter) for table in adopt(model) or () for parameter in table.parameters()}
         everything = itertools.chain(model.parameters(), model.buffers())
-        if not any(tensor.is_meta and id(tensor) not in ours for tensor in everything):
+        if not any(tensor.is_meta and id(tensor) not in ours for tensor in everything) and ready(model):
             return model
-    model = build()  # something else of it has as many rows by chance, and is needed
+    model = build()  # something of it is needed, maybe what has as many rows by chance
     adopt(model)
     return model
 
@@ -100,3 +115,45 @@ class _WithoutTables(TorchFunctionMode):
         if function is torch.Tensor.cpu and args[0].is_meta:  # BART draws its values there
             return args[0]
         return function(*args, **kwargs)
+
+
+class _Recipes(TorchDispatchMode):
+    """Inside, what fills a tensor without memory is remembered: the last thing counts."""
+
+    def __init__(self):
+        super().__init__()
+        self.recipes: Dict[int, Optional[Recipe]] = {}  # by storage, which views of a tensor share
+        self.kept: List[Tensor] = []  # so that no other storage gets the same number
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if function._schema.is_mutable and isinstance(args[0], Tensor) and args[0].is_meta:
+            self.kept.append(args[0])
+            self.note(str(function.overloadpacket), *args)
+        return result
+
+    def note(self, name: str, tensor: Tensor, *given: Any) -> None:
+        storage = tensor.untyped_storage()
+        size = storage.nbytes() // tensor.element_size()
+        before, after = self.recipes.get(storage._cdata), None
+        value = {"aten.zero_": 0.0, "aten.fill_": next(iter(given), None)}.get(name)
+        if tensor.numel() == size:
+            if name in ("aten.normal_", "aten.uniform_"):
+                first, second = (*given, *(0.0, 1.0)[len(given) :])
+                after = Recipe(NORMAL if name == "aten.normal_" else UNIFORM, float(first), float(second))
+            elif isinstance(value, (int, float)):
+                after = Recipe(CONSTANT, float(value))
+            elif name == "aten.copy_" and given[0].untyped_storage()._cdata == storage._cdata:
+                after = before  # onto itself
+        elif before is not None and value == 0 and tensor.is_contiguous() and tensor.dim() == 1:
+            after = before._replace(zero=(*before.zero, tensor.storage_offset() // len(tensor)))  # a row
+        self.recipes[storage._cdata] = after
+
+    def give(self, model: nn.Module, seed: int) -> bool:
+        """Each parameter without memory gets its own; False if one has none."""
+        without = {name: p for name, p in model.named_parameters() if p.is_meta}
+        found = {name: self.recipes.get(p.untyped_storage()._cdata) for name, p in without.items()}
+        for name, parameter in without.items():
+            if found[name] is not None:
+                parameter.recipe = found[name].keyed(seed, name)
+        return None not in found.values()

@@ -2,33 +2,39 @@
 
 A home holds what there is of one parameter: its values from the beginning and, from the first step of an optimiser on,
 this one's statistics, a tensor (words x ...) under each name. Pages take rows out and put them back; saving and
-validation look at a whole tensor. There are two kinds: `Home`, the memory of this process, and `SharedHome`, one copy
-for all workers of a machine.
+validation look at a whole tensor. There are three kinds: `Home`, the memory of this process; `SharedHome`, one copy for
+all workers of a machine; and `FileHome` (`file_home.py`), files.
 """
 
 import itertools
 import mmap
 import os
 import weakref
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple, Union
 
 import torch
 from torch import Tensor
 
 from lv_fairseq.word_tables.number_spaces import WordNumbers
-from lv_fairseq.word_tables.page import gather, scatter
+from lv_fairseq.word_tables.page import gather, scatter, selected
+from lv_fairseq.word_tables.stored_rows import filled
+from lv_fairseq.word_tables.table_file import VALUES
 from lv_fairseq.word_tables.workers import Workers
-
-VALUES = "values"  # the parameter itself; every other name is a statistic
 
 
 class Home:
     """The memory of this process."""
 
     writes = True  # whether what this process puts back is kept
+    in_memory = True
 
     def __init__(self, values: Tensor):
-        self._rows = {VALUES: values}
+        self._rows = {VALUES: values.detach()}
+
+    @property
+    def shape(self) -> torch.Size:
+        """Words x ..."""
+        return self.whole().shape
 
     @property
     def statistics(self) -> List[str]:
@@ -38,6 +44,14 @@ class Home:
     def whole(self, name: str = VALUES) -> Tensor:
         """The rows of all words, to look at."""
         return self._rows[name]
+
+    def rows(self, words: Union[slice, WordNumbers], name: str = VALUES) -> Tensor:
+        """(words x ...) The rows of some words, to look at; of a slice a view, where that is possible."""
+        return selected(self.whole(name), words)
+
+    def to_save(self, name: str = VALUES) -> Any:
+        """What a checkpoint gets for the rows of all words."""
+        return self.whole(name)
 
     def add(self, name: str, row: Tuple[int, ...], dtype: torch.dtype, value: float = 0.0) -> None:
         """A statistic, of this shape for each word, with one value for all words."""
@@ -49,7 +63,13 @@ class Home:
         """The rows of all words, from a checkpoint."""
         if name not in self._rows:
             self.add(name, tuple(rows.shape[1:]), rows.dtype)
-        self._rows[name].copy_(rows)
+        self._rows[name].copy_(filled(rows))
+
+    def load_statistics(self, rows: Dict[str, Tensor]) -> None:
+        """The rows of all words, of all statistics that there are."""
+        self.forget_statistics()
+        for name, some in rows.items():
+            self.load(some, name)
 
     def forget_statistics(self) -> None:
         for name in self.statistics:
@@ -62,6 +82,9 @@ class Home:
     def take(self, words: WordNumbers, rows: Tensor, name: str = VALUES, spare: float = 0.0) -> None:
         """The first rows of a page := the rows of ``words``; the others := ``spare``."""
         gather(self._rows[name], words, rows, spare)
+
+    def read_ahead(self, words: WordNumbers) -> None:
+        """The rows of these words will be taken next."""
 
     def settle(self) -> None:
         """All workers call this before any reads what has been written."""
@@ -83,7 +106,7 @@ class SharedHome(Home):
         self._words = len(values)
         if self.writes:
             self.add(VALUES, tuple(values.shape[1:]), values.dtype)
-            self._rows[VALUES].copy_(values)
+            self._rows[VALUES].copy_(values.detach())
         self.settle()
 
     def add(self, name: str, row: Tuple[int, ...], dtype: torch.dtype, value: float = 0.0) -> None:

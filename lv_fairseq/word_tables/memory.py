@@ -2,6 +2,8 @@
 
 from typing import Iterable, NamedTuple
 
+from lv_fairseq.word_tables.table_file import ALIGNED, BLOCK, up_to
+
 FLOAT = INTEGER = 4  # bytes
 
 
@@ -27,6 +29,16 @@ def bytes_of_machine(parameters: Iterable[Rows], statistics: int = 2, counts: in
         counts: numbers that it keeps of each row: 1 for adam and adamax, else 0
     """
     return sum(FLOAT * p.words * (p.numbers * (1 + statistics) + counts) for p in parameters)
+
+
+def bytes_of_files(parameters: Iterable[Rows], statistics: int = 2, counts: int = 1) -> int:
+    """Disk space for the rows of all words in files, of which a word takes its part when it first comes. They need no
+    memory of their own: the machine keeps there what was used last, as far as others leave room."""
+    total = 0
+    for p in parameters:
+        record = (1 + statistics) * up_to(FLOAT * p.numbers, ALIGNED) + counts * up_to(FLOAT, ALIGNED)
+        total += up_to(p.words, BLOCK) + up_to(p.words * record, BLOCK)
+    return total
 
 
 def bytes_of_worker(

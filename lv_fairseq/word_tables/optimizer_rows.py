@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from lv_fairseq.errors import UserError
 from lv_fairseq.word_tables.page import HostRows, has_rows_of
+from lv_fairseq.word_tables.stored_rows import filled
 
 
 def carry_rows(optimizer: Optimizer, advice: str = "make it anew") -> None:
@@ -101,7 +102,7 @@ def _give_all_words(optimizer: Optimizer, state_dict: Dict) -> Dict:
     for number, parameter in _numbered(optimizer, state_dict):
         if number in state:
             home = parameter.host.home
-            state[number] = {**state[number], **{name: home.whole(name) for name in home.statistics}}
+            state[number] = {**state[number], **{name: home.to_save(name) for name in home.statistics}}
     return {**state_dict, "state": state}
 
 
@@ -110,16 +111,16 @@ def _take_all_words(advice: str, optimizer: Optimizer, state_dict: Dict) -> Dict
     state = dict(state_dict["state"])
     for number, parameter in _numbered(optimizer, state_dict):
         host: HostRows = parameter.host
-        saved = {k: v for k, v in state.get(number, {}).items() if has_rows_of(v, host.full)}
-        pages = {k: v.new_zeros(len(parameter), *v.shape[1:]) for k, v in saved.items()}
-        host.home.forget_statistics()
-        for name, rows in saved.items():
-            host.home.load(rows, name)
+        whole = torch.empty(host.home.shape, device="meta")
+        saved = {k: v for k, v in state.get(number, {}).items() if has_rows_of(v, whole)}
+        pages = {k: torch.zeros(len(parameter), *v.shape[1:], dtype=v.dtype) for k, v in saved.items()}
+        host.home.load_statistics(saved)
         host.home.settle()
         for name, rows in pages.items():
             host.home.take(host.page.words, rows, name)
         if number in state:
             state[number] = {**state[number], **pages}
+    state = {number: {name: filled(value) for name, value in found.items()} for number, found in state.items()}
     return {**state_dict, "state": state}
 
 

@@ -74,6 +74,12 @@ class Page:
             member.take_out(on_page)
         self.workers.wait()  # before the first one writes again
 
+    def read_ahead(self, words: Numbers, unscored: Numbers = ()) -> None:
+        """The page will be turned to these words next."""
+        both = WordNumbers(torch.cat([torch.as_tensor(numbers, dtype=torch.long) for numbers in (words, unscored)]))
+        for member in self.members:
+            member.home.read_ahead(both)
+
     def settle(self) -> None:
         """Let all workers see what the first one has written."""
         for member in self.members:
@@ -132,7 +138,7 @@ class HostRows:
     def resize(self, rows: int) -> None:
         for name, tensor in self.page_statistics():
             self.optimizer_state()[name] = tensor.new_zeros(rows, *tensor.shape[1:])
-        self.parameter.data = self.parameter.data.new_full((rows, *self.full.shape[1:]), self.spare)
+        self.parameter.data = self.parameter.data.new_full((rows, *self.home.shape[1:]), self.spare)
         self.parameter.grad = None
 
     def page_statistics(self) -> Iterator:
@@ -144,12 +150,13 @@ class HostRows:
     def put_back(self, words: WordNumbers, statistics: bool) -> None:
         if not self.parameter.requires_grad:
             return
+        kept = dict(self.page_statistics()) if statistics else {}
+        for name, tensor in kept.items():
+            if name not in self.home.statistics:  # the optimiser's first step is over; before rows are written, if any
+                self.home.add(name, tuple(tensor.shape[1:]), tensor.dtype)
         self.home.put(words, self.parameter.data)
-        if statistics:
-            for name, tensor in self.page_statistics():
-                if name not in self.home.statistics:  # the optimiser's first step is over
-                    self.home.add(name, tuple(tensor.shape[1:]), tensor.dtype)
-                self.home.put(words, tensor, name)
+        for name, tensor in kept.items():
+            self.home.put(words, tensor, name)
 
     def take_out(self, words: WordNumbers) -> None:
         self.home.take(words, self.parameter.data, spare=self.spare)
@@ -192,3 +199,21 @@ def gather(full: Tensor, words: WordNumbers, rows: Tensor, spare: float = 0.0) -
         buffer = staging(rows.device).buffer(full, len(words), full.dtype)
         staging(rows.device).send(torch.index_select(full, 0, words, out=buffer), rows[: len(words)])
     rows[len(words) :].fill_(spare)
+
+
+def deliver(taken: Tensor, rows: Tensor, spare: float = 0.0) -> None:
+    """The first rows of a page := rows that have been taken out in host memory; the others := ``spare``."""
+    if rows.device != taken.device and len(taken):
+        buffer = staging(rows.device).buffer(taken, len(taken), taken.dtype)
+        staging(rows.device).send(buffer.copy_(taken), rows[: len(taken)])
+    else:
+        rows[: len(taken)].copy_(taken)
+    rows[len(taken) :].fill_(spare)
+
+
+def selected(rows: Tensor, words: Union[slice, WordNumbers]) -> Tensor:
+    """The rows of some words (any shape) among those of all."""
+    if isinstance(words, slice):
+        return rows if words == slice(None) else rows[words]
+    numbers = words.to(rows.device)  # several times as fast as rows[words]
+    return rows.index_select(0, numbers.flatten()).view(*numbers.shape, *rows.shape[1:])

@@ -6,16 +6,20 @@ sees some rows of a parameter, and that a search over candidate lists (`searchin
 """
 
 import contextlib
+import math
 from typing import Callable, Dict, Iterator, List, Optional, Self, Tuple, Union
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lv_fairseq.word_tables.columns import Columns, Searched, embedding_over, linear_over
+from lv_fairseq.word_tables.drawing import draw
 from lv_fairseq.word_tables.homes import Home
 from lv_fairseq.word_tables.number_spaces import ListColumns, PageRows, WordNumbers
-from lv_fairseq.word_tables.page import HostRows, Page
+from lv_fairseq.word_tables.page import HostRows, Page, selected
+from lv_fairseq.word_tables.stored_rows import filled
 
 Rows = Tuple[Tensor, Optional[Tensor]]  # weight and bias
 ALL = slice(None)
@@ -36,11 +40,11 @@ class WordTable(nn.Module):
         self.searched: Optional[Searched] = None
         self._held: Dict[str, Tensor] = {}  # all rows of parameters, on the device (`hold`)
 
-    def put_on(self, page: Page, home: Callable[[Tensor], Home] = Home) -> None:
+    def put_on(self, page: Page, home: Callable[[nn.Parameter], Home] = Home) -> None:
         """Move all rows to a home and keep only those of the page as parameters."""
         self.page = page
         for name, parameter in list(self.named_parameters()):
-            values = parameter.data
+            values = parameter
             if parameter.is_meta:
                 parameter = self._given_memory(name, rows=0)
             if not hasattr(parameter, "host"):
@@ -48,7 +52,7 @@ class WordTable(nn.Module):
         self.register_buffer("like", next(self.parameters()).new_empty(0), persistent=False)
 
     def give_memory(self) -> None:
-        """Zeros for the parameters that have none (`to_be_loaded`)."""
+        """For the parameters that have none: rows that are drawn (`to_be_drawn`), or zeros (`to_be_loaded`)."""
         for name, parameter in list(self.named_parameters()):
             if parameter.is_meta:
                 self._given_memory(name, len(parameter))
@@ -56,7 +60,11 @@ class WordTable(nn.Module):
     def _given_memory(self, name: str, rows: int) -> nn.Parameter:
         without = getattr(self, name)
         if not hasattr(without, "replaced"):  # else another table has it too
-            replaced = nn.Parameter(torch.zeros(rows, *without.shape[1:]), without.requires_grad)
+            values = torch.zeros(rows, *without.shape[1:])
+            if hasattr(without, "recipe"):
+                drawn = draw(without.recipe, np.arange(rows), math.prod(without.shape[1:]))
+                values = torch.from_numpy(drawn).view_as(values)
+            replaced = nn.Parameter(values, without.requires_grad)
             vars(replaced).update(vars(without))  # what is known of it
             without.replaced = replaced
         setattr(self, name, without.replaced)
@@ -79,11 +87,6 @@ class WordTable(nn.Module):
 
         return super()._apply(apply, *args, **kwargs)
 
-    def _whole(self, name: str) -> Optional[Tensor]:
-        """All rows of a parameter."""
-        parameter = getattr(self, name)
-        return parameter.host.full if hasattr(parameter, "host") else parameter
-
     def _up_to_date(self) -> None:
         if self.page is not None:
             self.page.write_back()
@@ -92,7 +95,7 @@ class WordTable(nn.Module):
         """Whether all rows are elsewhere than those of the page."""
         if self.page is None:
             return False
-        return any(self._whole(name).device != parameter.device for name, parameter in self.named_parameters())
+        return any(not p.host.home.in_memory or p.host.full.device != p.device for p in self.parameters())
 
     def hold(self, copies: Dict[nn.Parameter, Tensor]) -> None:
         """Copy all rows to the device, if that leaves room there. They stay until training goes on.
@@ -100,10 +103,10 @@ class WordTable(nn.Module):
         Args:
             copies: of parameters that other tables hold; what is copied here joins them
         """
-        if self._held or not self._away():
+        if self._held or not self._away() or not all(p.host.home.in_memory for p in self.parameters()):
             return
         self._up_to_date()
-        new = {p: self._whole(name) for name, p in self.named_parameters() if p not in copies}
+        new = {p: p.host.full for p in self.parameters() if p not in copies}
         if has_room(sum(rows.numel() for rows in new.values()) * self.like.element_size(), self.like.device):
             copies.update({p: rows.to(self.like, non_blocking=True) for p, rows in new.items()})
             self._held = {name: copies[p] for name, p in self.named_parameters()}
@@ -111,53 +114,48 @@ class WordTable(nn.Module):
     def rows(self, words: Union[slice, WordNumbers]) -> Rows:
         """Weight (... x dim) and bias (...) of some words; a slice of word numbers is a view of the table."""
         self._up_to_date()
-        if torch.is_tensor(words):
-            words = WordNumbers(words.to(self._nearest(next(self.named_parameters())[0]).device))
         return self._rows(words)
 
     def _rows(self, words: Union[slice, WordNumbers]) -> Rows:
         raise NotImplementedError
 
-    def _nearest(self, name: str) -> Tensor:
-        """All rows of a parameter, on the device if they are there."""
-        held = self._held.get(name)
-        return self._whole(name) if held is None else held
-
     def _some(self, name: str, words: Union[slice, WordNumbers]) -> Tensor:
-        """Rows of a parameter, on the device of its page. Word numbers are where `_nearest` rows are."""
-        rows = self._nearest(name)
-        if torch.is_tensor(words):  # several times as fast as rows[words]
-            rows = rows.index_select(0, words.flatten()).view(*words.shape, *rows.shape[1:])
-        elif words is not ALL:
-            rows = rows[words]
-        return rows.to(getattr(self, name) if self.page is None else self.like, non_blocking=True)
+        """Rows of a parameter, on the device of its page."""
+        parameter, held = getattr(self, name), self._held.get(name)
+        if self.page is not None and held is None:
+            return parameter.host.home.rows(words).to(self.like, non_blocking=True)
+        rows = selected(parameter if held is None else held, words)
+        return rows.to(parameter if self.page is None else self.like, non_blocking=True)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self._up_to_date()
-        for name, _ in self.named_parameters():
-            whole = self._whole(name)
-            destination[prefix + name] = whole if keep_vars else whole.detach()
+        for name, parameter in self.named_parameters():
+            if self.page is not None:
+                destination[prefix + name] = parameter.host.home.to_save()
+            else:
+                destination[prefix + name] = parameter if keep_vars else parameter.detach()
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected, errors):
         self._held = {}
         own = dict(self.named_parameters())
         unexpected += [key for key in state_dict if strict and key.startswith(prefix) and key[len(prefix) :] not in own]
         for name, parameter in own.items():
-            saved, whole = state_dict.get(prefix + name), self._whole(name)
+            saved = state_dict.get(prefix + name)
+            shape = parameter.shape if self.page is None else parameter.host.home.shape
             if saved is None:
                 missing_keys.append(prefix + name)
-            elif saved.shape != whole.shape:
-                sizes = f"{tuple(saved.shape)} in the checkpoint, {tuple(whole.shape)} in this model"
+            elif saved.shape != shape:
+                sizes = f"{tuple(saved.shape)} in the checkpoint, {tuple(shape)} in this model"
                 errors.append(f"{prefix + name} is of another size: {sizes}")
-            elif whole.is_meta:  # take what was loaded, maybe a file that is mapped, and copy nothing
+            elif parameter.is_meta:  # take what was loaded, maybe a file that is mapped, and copy nothing
                 if not hasattr(parameter, "loaded"):  # else another table has it too
-                    parameter.loaded = nn.Parameter(saved.detach().to(whole.dtype), parameter.requires_grad)
+                    parameter.loaded = nn.Parameter(filled(saved).detach().to(parameter.dtype), parameter.requires_grad)
                 setattr(self, name, parameter.loaded)
             elif self.page is not None:
                 parameter.host.load(saved)
             else:
                 with torch.no_grad():
-                    parameter.copy_(saved)
+                    parameter.copy_(filled(saved))
 
 
 class ReadingTable(WordTable):
@@ -182,8 +180,7 @@ class ReadingTable(WordTable):
             self.page.changed = True
             return F.embedding(self.page.rows_of(numbers), self.weight, self.padding_idx).to(self.like)
         self._up_to_date()
-        rows = self._nearest("weight")
-        return F.embedding(numbers.to(rows.device), rows).to(self.like, non_blocking=True)
+        return self._some("weight", numbers)
 
     def _rows(self, words: Union[slice, WordNumbers]) -> Rows:
         return self._some("weight", words), None
