@@ -67,7 +67,7 @@ class FileHome(Home):
         return list(self._live)
 
     def whole(self, name: str = VALUES) -> Tensor:
-        return self.rows(slice(None), name)
+        return self.table.whole(name)
 
     def rows(self, words: Union[slice, WordNumbers], name: str = VALUES) -> Tensor:
         if isinstance(words, slice):
@@ -89,9 +89,9 @@ class FileHome(Home):
         kept = [field for field in before.layout.fields if field.name in (VALUES, *self._live)]
         kept = [field for field in kept if field.name not in added]
         self._take_file(make(before.layout._replace(fields=(*kept, *fields)), self._folder))
-        for words in before.written.nonzero().squeeze(1).split(self.table.layout.some):
-            rows = {field.name: before.views[field.name].index_select(0, words) for field in kept}
-            self.table.write(WordNumbers(words), rows)
+        for words in before.written.split(self.table.layout.some):
+            few = WordNumbers(words)
+            self.table.write(few, {field.name: before.rows(few, field.name) for field in kept})
         self._live += tuple(sorted(added - set(self._live)))
         self._loaded = None
 
@@ -111,9 +111,9 @@ class FileHome(Home):
             return
         if name != VALUES and name not in self._live:
             self._add(field_of(name, rows))
-        words = torch.arange(len(self.table.written))
+        words = torch.arange(self.table.layout.words)
         if stored is not None:
-            words = words[(self.table.written | stored.table.written) == 1]
+            words = words[(self.table.places > 0) | (stored.table.places > 0)]
         for some in words.split(self.table.layout.some):
             few = WordNumbers(some)
             self.table.put(few, rows[few] if stored is None else stored.table.rows(few, stored.name), name)
@@ -145,10 +145,11 @@ class FileHome(Home):
             return
         if self._reading is not None:
             self._reading.join()
-        words = WordNumbers(words[self.table.written[words] == 1])
+        places = self.table.places[words].long() - 1
+        places = places[places >= 0]
         views = [*self.table.views.values()]  # in the order of the record
         ends = [view if view.dim() == 1 else view[:, place] for view, place in ((views[0], 0), (views[-1], -1))]
-        look = lambda: [end.index_select(0, words) for end in ends]
+        look = lambda: [end.index_select(0, places) for end in ends]
         self._reading = threading.Thread(target=look, name="read-ahead")
         self._reading.start()
 

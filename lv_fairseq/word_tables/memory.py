@@ -37,7 +37,7 @@ def bytes_of_files(parameters: Iterable[Rows], statistics: int = 2, counts: int 
     total = 0
     for p in parameters:
         record = (1 + statistics) * up_to(FLOAT * p.numbers, ALIGNED) + counts * up_to(FLOAT, ALIGNED)
-        total += up_to(p.words, BLOCK) + up_to(p.words * record, BLOCK)
+        total += up_to(INTEGER * p.words, BLOCK) + up_to(p.words * record, BLOCK)
     return total
 
 

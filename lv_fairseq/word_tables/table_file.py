@@ -1,7 +1,8 @@
 """A file of rows: all that there is of a parameter, weight and statistics of a word side by side, mapped into memory.
 
-It begins with a byte for each word, 1 once its row has been written. The row of another word takes no place on the
-disk: it is what its recipe draws.
+Rows follow each other in the order in which they were first written; the file begins with each word's place among them,
+0 for a word without one: its row is what its recipe draws, and takes no place on the disk. So what is read, copied and
+given back to the disk is as large as what was written, and in one piece.
 """
 
 import mmap
@@ -12,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, Union
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,8 +57,8 @@ class Layout(NamedTuple):
 
     @property
     def begin(self) -> int:
-        """Where the first word's are."""
-        return up_to(self.words, BLOCK)
+        """Where the first row is."""
+        return up_to(4 * self.words, BLOCK)
 
     @property
     def size(self) -> int:
@@ -103,54 +103,61 @@ class TableFile:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch has no tensors that are only read
             flat = torch.frombuffer(memory, dtype=torch.uint8)
-        self.written = flat[: layout.words]  # (words) 1 or 0
-        self.views = layout.views(flat, layout.words, layout.begin)
+        self.places = flat[: 4 * layout.words].view(torch.int32)  # (words) from 1; 0: none
+        self.views = layout.views(flat, layout.words, layout.begin)  # by place
+        self._last: Optional[int] = None  # the last place that is taken
 
-    def missing(self, words: Union[slice, WordNumbers]) -> Tensor:
-        """Which of these words have no row here."""
-        return (self.written[words] == 0).nonzero().squeeze(1)
+    @property
+    def written(self) -> Tensor:
+        """The words that have rows here, in the order of these."""
+        words = self.places.nonzero().squeeze(1)
+        return words[self.places[words].argsort()]
+
+    @property
+    def in_order(self) -> bool:
+        """Whether all words have rows, each in the place of its number."""
+        return torch.equal(self.places, torch.arange(1, self.layout.words + 1, dtype=torch.int32))
 
     def rows(self, words: Union[slice, WordNumbers], name: str = VALUES) -> Tensor:
-        """(words x ...) For a slice of words that all have rows a view."""
-        view, missing = self.views[name], self.missing(words)
+        """(words x ...) The rows of some words, written or not."""
+        view, places = self.views[name], self.places[words].long() - 1
+        here, missing = (places >= 0).nonzero().squeeze(1), (places < 0).nonzero().squeeze(1)
         if len(missing) == 0:
-            return view[words] if isinstance(words, slice) else view.index_select(0, words)
+            return view.index_select(0, places)
         if isinstance(words, slice):
             words = WordNumbers(torch.arange(*words.indices(self.layout.words)))
-        some, here = view.new_empty(len(words), *view.shape[1:]), self.written[words].nonzero().squeeze(1)
-        some[here] = view.index_select(0, words[here])  # and nothing of holes, which would take memory
+        some = view.new_empty(len(words), *view.shape[1:])
+        some[here] = view.index_select(0, places[here])
         some[missing] = first_rows(self.layout, name, WordNumbers(words[missing]))
         return some
 
     def put(self, words: WordNumbers, rows: Tensor, name: str = VALUES) -> None:
         """Rows of some words. What else there is of those that had none has its first value."""
-        missing = self.missing(words)
-        if len(missing) == 0:
-            self.views[name].index_copy_(0, words, rows.to(self.views[name]))
-            return
+        places, view = self.places[words].long() - 1, self.views[name]
+        here, missing = (places >= 0).nonzero().squeeze(1), (places < 0).nonzero().squeeze(1)
+        if len(here):
+            view.index_copy_(0, places[here], rows[here].to(view))
         for some in missing.split(self.layout.some):
             self.write(WordNumbers(words[some]), {name: rows[some]})
-        if len(missing) < len(words):
-            self.put(words, rows, name)
 
     def write(self, words: WordNumbers, rows: Dict[str, Tensor]) -> None:
-        """Whole records, of words that may have none yet. Not through the map: it takes a tenth of the time that way,
-        and a disk that is full is an error, not the end of the process."""
+        """Whole records of words that have none yet. Not through the map: it takes a tenth of the time that way, and a
+        disk that is full is an error, not the end of the process."""
         records = torch.zeros(len(words) * self.layout.record, dtype=torch.uint8)
         for name, view in self.layout.views(records, len(words)).items():
             view.copy_(rows[name] if name in rows else first_rows(self.layout, name, words))
-        bytes_of, numbers = records.numpy().reshape(-1, self.layout.record), words.numpy()
-        begins = np.flatnonzero(np.diff(numbers, prepend=-9) != 1).tolist()  # of words that follow each other
-        for begin, end in zip(begins, [*begins[1:], len(numbers)]):
-            place = self.layout.begin + int(numbers[begin]) * self.layout.record
-            with named_errors(self.folder):
-                write_all(self.file.fileno(), bytes_of[begin:end].reshape(-1).data, place)
-        self.written[words] = 1
+        if self._last is None:
+            self._last = int(self.places.max())
+        with named_errors(self.folder):
+            place = self.layout.begin + self._last * self.layout.record
+            write_all(self.file.fileno(), records.numpy().data, place)
+        self.places[words] = torch.arange(self._last + 1, self._last + 1 + len(words), dtype=torch.int32)
+        self._last += len(words)
 
     def whole(self, name: str) -> Tensor:
-        """The rows of all words, without any memory of this process: a view of the file if it has them all, else of one
-        that is gone with the tensor."""
-        return self.views[name] if bool(self.written.all()) else self.copied(name, self.folder)
+        """The rows of all words, without any memory of this process: a view of the file if it has them all in
+        their order, else of one that is gone with the tensor."""
+        return self.views[name] if self.in_order else self.copied(name, self.folder)
 
     def copied(
         self, name: str, folder: Optional[Path] = None, advance: Callable[[float], None] = lambda done: None
