@@ -1,19 +1,33 @@
 """lv-trim: a smaller model says of kept words what the whole one says, and finds back into it."""
 
+import errno
+import functools
+import io
 import json
+import os
 import re
+import tempfile
 from pathlib import Path
 
 import networks
+import numpy as np
 import pytest
 import torch
 from architectures import ARCHITECTURES
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
+from hypothesis import given
+from hypothesis import strategies as st
+from in_process import refused
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from small_corpus import configure, write_corpus
 
+from lv_fairseq import UserError
 from lv_fairseq.commands.trim import main
+from lv_fairseq.trim.dictionaries import Words
+from lv_fairseq.trim.pieces import PieceModel
+from lv_fairseq.trim.texts import Needed, needed
 
 KEPT = 20  # words of each language in the texts
 
@@ -208,3 +222,211 @@ def test_the_optimiser_state_goes_where_values_have_changed(folder, tmp_path):
     assert "last_optimizer_state" not in torch.load(tmp_path / "o" / "whole.pt", weights_only=False)
     main([str(x) for x in ("--merge", tmp_path / "o" / "whole.pt", "--into", whole, "--out", tmp_path / "same.pt")])
     assert torch.load(tmp_path / "same.pt", weights_only=False)["last_optimizer_state"]["moments"].sum() == 3
+
+
+LETTERS = "abcdefgh"
+KINDS = [(kind, fallback, own) for kind in ("unigram", "bpe") for fallback in (False, True) for own in ("", "*,ab")]
+
+
+@functools.cache
+def piece_model(kind: str, byte_fallback: bool, own: str) -> PieceModel:
+    """A model of sentencepiece for words of a few letters; ``own`` are symbols of the user's."""
+    random = np.random.default_rng(3)
+    words = ["".join(random.choice(list(LETTERS), random.integers(1, 7))) for _ in range(80)]
+    content = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=(" ".join(words[i] for i in random.zipf(1.3, 8) % 80) for _ in range(300)),
+        model_writer=content,
+        model_type=kind,
+        vocab_size=350 if byte_fallback else 120,
+        hard_vocab_limit=False,
+        byte_fallback=byte_fallback,
+        user_defined_symbols=own,
+        minloglevel=2,
+    )
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content.getvalue())
+        file.flush()
+        return PieceModel(Path(file.name))
+
+
+def need(lines: list[str], words: list[str], pieces: PieceModel) -> Needed:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.write("".join(line + "\n" for line in lines))
+        file.flush()
+        return needed([Path(file.name)], [Words([], ["<s>", "<pad>", "</s>", "<unk>", *words], 0)], pieces)
+
+
+@st.composite
+def case(draw):
+    """A model, texts to keep, other texts, and the share of longer pieces, not used by the former, that the dictionary
+    lacks."""
+    pieces = piece_model(*draw(st.sampled_from(KINDS)))
+    longer = [x.text.replace("\u2581", " ") for x in pieces.pieces if x.type == 1]
+    line = st.lists(
+        st.one_of(st.sampled_from(longer), st.text(LETTERS + "  *\u00e9", max_size=5)), min_size=1, max_size=6
+    )
+    lines = st.lists(line.map("".join), min_size=1, max_size=4)
+    return pieces, draw(lines), draw(lines), draw(st.sampled_from([0, 0.3])), draw(st.integers(0, 9))
+
+
+@given(case())
+def test_kept_texts_are_cut_as_before_and_no_text_gets_more_unknown_pieces(case):
+    pieces, kept, others, lacking, seed = case
+    used = {piece for line in pieces.encode(kept) for piece in line}
+    random = np.random.default_rng(seed)
+    lacks = lambda x: x.type == 1 and len(x.text) > 1 and x.text not in used and random.random() < lacking
+    words = [x.text for x in pieces.pieces if x.type not in (2, 3) and not lacks(x)]
+    if used.isdisjoint(words):
+        return
+    result = need(kept, words, pieces)
+    after = SentencePieceProcessor(model_proto=result.model)
+    assert after.encode(kept, out_type=str) == pieces.encode(kept)
+    assert used & set(words) <= result.words <= {"<s>", "<pad>", "</s>", "<unk>", *words}
+    for one, other in zip(pieces.encode(others), after.encode(others, out_type=str)):
+        assert sum(x not in result.words for x in other) <= sum(x not in words for x in one)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_text_of_few_pieces_leaves_few(kind):
+    pieces = piece_model(kind, False, "")
+    word = max((x.text for x in pieces.pieces), key=len)
+    words = [x.text for x in pieces.pieces]
+    result = need([word[1:]], words, pieces)
+    assert word in result.words and len(result.model) < len(pieces.content)
+    longer = {x for x in result.words if len(x) > 1 and not x.startswith("<")}
+    assert longer < {word[i:j] for i in range(len(word)) for j in range(i + 2, len(word) + 1)} | {word}
+
+
+def test_a_character_that_is_known_in_longer_pieces_only_stays_known():
+    pieces = piece_model("bpe", False, "")
+    words = [x.text for x in pieces.pieces if x.text != "h"]
+    with_h = {word for word in words if "h" in word}
+    assert len(with_h) > 3 and with_h <= need(["a"], words, pieces).words
+    assert not with_h <= need(["a"], [*words, "h"], pieces).words
+
+
+def test_characters_that_only_the_dictionary_knows_stay():
+    """sentencepiece writes what it does not know as it stands, and a dictionary may have it."""
+    result = need(
+        ["a"],
+        [x.text for x in piece_model("bpe", False, "").pieces] + ["\u00e9", "filler"],
+        piece_model("bpe", False, ""),
+    )
+    assert "\u00e9" in result.words and "filler" not in result.words
+
+
+def test_a_model_of_sentencepiece_brings_no_tests_of_pieces_that_are_gone(tmp_path):
+    content = io.BytesIO()
+    lines = ["a b ab ba aab bba"] * 50
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=content, vocab_size=12, hard_vocab_limit=False, minloglevel=2,
+        self_test_sample_size=5,
+    )  # fmt: skip
+    (tmp_path / "x.model").write_bytes(content.getvalue())
+    pieces = PieceModel(tmp_path / "x.model")
+    result = need(["a"], [x.text for x in pieces.pieces], pieces)
+    assert SentencePieceProcessor(model_proto=result.model).encode("a", out_type=str) == pieces.encode(["a"])[0]
+
+
+def test_files_that_are_no_models_of_sentencepiece(tmp_path):
+    content = piece_model("unigram", False, "").content
+    for wrong in (b"", b"text", content[: len(content) // 2], b"\x0b" + content):
+        (tmp_path / "x.model").write_bytes(wrong)
+        with pytest.raises(UserError, match="is no model of sentencepiece"):
+            PieceModel(tmp_path / "x.model")
+
+
+def refusal(capsys, *arguments) -> str:
+    """The one line in which lv-trim ends."""
+    return refused(main, capsys, *arguments)
+
+
+def flags(folder: Path, out: Path, **changes) -> list:
+    """Of a trimming that would work, but for some changes."""
+    given = {"checkpoint": drawn(folder, "lstm"), "data": folder / "False", "keep": folder / "False.src", "out": out}
+    given.update(changes)
+    return [
+        given.pop("checkpoint"),
+        *(x for name, value in given.items() for x in (f"--{name.replace('_', '-')}", value)),
+    ]
+
+
+def test_what_cannot_be_trimmed_ends_in_one_line_and_leaves_nothing(folder, tmp_path, capsys):
+    out, there = tmp_path / "out", tmp_path / "there"
+    there.mkdir()
+    odd = {
+        name: tmp_path / name for name in ("latin", "empty", "foreign", "half.pt", "other.pt", "none.pt", "model.pt")
+    }
+    odd["latin"].write_bytes("Stra\u00dfe src1\n".encode("latin-1"))
+    odd["empty"].write_text("")
+    odd["foreign"].write_text("nothing of this\n")
+    whole = drawn(folder, "lstm")
+    odd["half.pt"].write_bytes(whole.read_bytes()[:5000])
+    changed(whole, odd["other.pt"], lambda state: state["cfg"]["task"].update(_name="language_modeling"))
+    changed(whole, odd["none.pt"], lambda state: state["model"].pop("encoder.embed_tokens.weight"))
+    torch.save({"model": {"weight": 3}}, odd["model.pt"])
+    before = sorted(tmp_path.iterdir())
+    for word, changes in (
+        ("latin, line 1: not UTF-8", {"keep": odd["latin"]}),
+        ("is empty", {"keep": odd["empty"]}),
+        ("any of its words", {"keep": odd["foreign"]}),
+        ("No such file", {"keep": tmp_path / "missing"}),
+        ("No such file", {"checkpoint": tmp_path / "missing"}),
+        ("only a part", {"checkpoint": odd["half.pt"]}),
+        ("task language_modeling", {"checkpoint": odd["other.pt"]}),
+        ("encoder.embed_tokens", {"checkpoint": odd["none.pt"]}),
+        ("holds no model", {"checkpoint": odd["model.pt"]}),
+        ("there is no data folder", {"data": tmp_path / "missing"}),
+        ("does not fit", {"data": folder / "True"}),
+        ("--source-lang", {"data": there}),
+        ("no folder", {"out": tmp_path / "missing" / "out"}),
+        ("there already", {"out": there}),
+        ("no language tokens", {"keep_languages": "src,tgt"}),
+        ("No such file", {"sentencepiece_model": tmp_path / "missing"}),
+        ("no model of sentencepiece", {"sentencepiece_model": odd["foreign"]}),
+        ("does not go with", {"merge": whole, "into": whole}),
+    ):
+        assert word in refusal(capsys, *flags(folder, **{"out": out, **changes})), word
+        assert sorted(tmp_path.iterdir()) == before
+    assert "--keep is missing" in refusal(capsys, whole, "--data", folder / "False", "--out", out)
+
+
+def test_what_cannot_be_merged_ends_in_one_line_and_leaves_nothing(folder, tmp_path, capsys):
+    small, whole, out = trimmed(folder, "lstm") / "model.pt", drawn(folder, "lstm"), tmp_path / "out.pt"
+    alone = changed(small, tmp_path / "alone.pt", lambda state: state["cfg"]["task"].update(data=str(tmp_path)))
+    other = changed(whole, tmp_path / "other.pt", lambda state: state["model"]["decoder.fc_out.weight"].add_(1))
+    wide = lambda state: state["model"].update({"decoder.fc_out.bias": torch.ones(7)})
+    more = changed(small, tmp_path / "wide.pt", wide)
+    about = json.loads((small.parent / "trim.json").read_text())
+    wrong = {"garbage": "{", "rows": {**about, "source": {**about["source"], "rows": [3, 2]}}, "none": {"format": 1}}
+    wrong["fewer"] = {**about, "source": {**about["source"], "rows": about["source"]["rows"][:-1]}}
+    wrong["later"] = {**about, "format": 2}
+    for name, content in wrong.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "trim.json").write_text(content if name == "garbage" else json.dumps(content))
+    before = sorted(tmp_path.iterdir())
+    for word, arguments in (
+        ("there is no trim.json", (alone, "--into", whole)),
+        ("is not the checkpoint that was trimmed", (small, "--into", other)),
+        ("is not the checkpoint that was trimmed", (small, "--into", drawn(folder, "lstm-tied"))),
+        ("has not as many rows", (more, "--into", whole, "--data", small.parent)),
+        ("--into is missing", (small,)),
+        ("is damaged", (small, "--into", whole, "--data", tmp_path / "garbage")),
+        ("is damaged", (small, "--into", whole, "--data", tmp_path / "rows")),
+        ("is damaged", (small, "--into", whole, "--data", tmp_path / "none")),
+        ("another version", (small, "--into", whole, "--data", tmp_path / "later")),
+        ("where 23 were kept", (small, "--into", whole, "--data", tmp_path / "fewer")),
+    ):
+        assert word in refusal(capsys, "--merge", *arguments, "--out", out), word
+        assert sorted(tmp_path.iterdir()) == before
+    assert "there already" in refusal(capsys, "--merge", small, "--into", whole, "--out", alone)
+
+
+def test_a_full_disk_ends_in_one_line_and_leaves_nothing(folder, tmp_path, capsys, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    assert "No space left" in refusal(capsys, *flags(folder, tmp_path / "out"))
+    assert not list(tmp_path.iterdir())

@@ -7,13 +7,16 @@ bytes stay as they are, except for tests that the model brings for itself.
 Why the segmentation of the texts stays:
 
 - unigram: the best path of a sentence is still there, with the same score, and no other path is new. The score of an
-  unknown character depends on the lowest one of all pieces, that of a symbol of the user's on the highest: both stay.
+  unknown character depends on the lowest one of all pieces, that of a symbol of the user's on the highest: these stay
+  where it matters.
 - BPE: merges are applied by rank, so that one that was not applied to a sentence may go. The merges that lead to a
   piece lie inside it, and are the same wherever it occurs.
 
 Why no text gets more unknown pieces: pieces of one character stay, and of longer pieces each that holds a character
-that no dictionary has by itself. A text that loses a piece is cut finer. This cannot hold for a model whose pieces are
-not all in the dictionary, if the texts to keep use such a piece: then other texts may come upon it too.
+that no dictionary has by itself. A text that loses a piece is cut finer. BPE's pieces that are in no dictionary and
+only on the way to others become unused ones, which sentencepiece cuts again. For two kinds of models it cannot hold in
+all cases: if texts to keep use pieces that are in no dictionary, other texts may come upon them too; and if a character
+is in the dictionary only as a part of longer pieces, another way to cut its neighbours may leave it alone.
 """
 
 import struct
@@ -25,7 +28,7 @@ import sentencepiece
 from lv_fairseq.errors import UserError
 from lv_fairseq.files import open_file
 
-NORMAL, UNUSED = 1, 5  # types of pieces
+NORMAL, OWN, UNUSED = 1, 4, 5  # types of pieces; own: a symbol of the user's
 UNIGRAM, BPE, WORD = 1, 2, 3  # types of models
 PIECES, TRAINER, SELF_TEST = 1, 2, 4  # fields of a model
 AS_UNUSED = bytes([3 << 3, UNUSED])  # the field of a piece's type; the last one counts
@@ -52,6 +55,8 @@ class PieceModel:
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=self.content)
             records = list(fields(self.content))
             self.pieces = [read_piece(value) for number, value, _ in records if number == PIECES]
+            if not self.pieces:
+                raise ValueError("it has no pieces")
             (trainer,) = [value for number, value, _ in records if number == TRAINER] or [b""]
             self.type = ([value for number, value, _ in fields(trainer) if number == 3] or [UNIGRAM])[-1]
         except OSError as error:
@@ -72,18 +77,24 @@ class PieceModel:
             used: pieces of the texts
             dictionaries: words of each
         """
+        known = set().union(*dictionaries)
         normal = [piece for piece in self.pieces if piece.type == NORMAL]
-        kept = {piece.text: True for piece in self.pieces if piece.type != NORMAL or len(piece.text) == 1}
-        kept.update((piece.text, True) for piece in normal if piece.text in used or only_way(piece.text, dictionaries))
-        if normal:
-            by_score = lambda piece: piece.score
-            kept.update((end(normal, key=by_score).text, True) for end in (min, max) if self.type == UNIGRAM)
+        kept = {piece.text: True for piece in self.pieces if self.stays(piece, used, known, dictionaries)}
+        characters = {character for text in kept if text in self.scores for character in text}
+        if self.type == UNIGRAM and normal:
+            ends = [min] if not characters <= self.scores.keys() else []
+            ends += [max] if any(piece.type == OWN for piece in self.pieces) else []
+            kept.update((end(normal, key=lambda piece: piece.score).text, True) for end in ends)
         if self.type == BPE:
-            known = set().union(*dictionaries)
             for piece in [piece for piece in normal if piece.text in kept]:
                 for part in merges(piece.text, self.scores):
                     kept.setdefault(part, part in known)
         return kept
+
+    def stays(self, piece: Piece, used: Set[str], known: Set[str], dictionaries: Sequence[Set[str]]) -> bool:
+        if len(piece.text) == 1 or piece.text in used or piece.type not in (NORMAL, OWN):
+            return True
+        return piece.text in known if piece.type == OWN else only_way(piece.text, dictionaries)
 
     def trimmed(self, kept: Dict[str, bool]) -> bytes:
         """The content of a file with these pieces only."""
