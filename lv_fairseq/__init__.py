@@ -13,6 +13,8 @@ __all__ = ["Lexicon", "UserError", "partition", "register"]
 
 
 def register() -> None:
-    """Let fairseq know the task, the architectures and the criterion, as ``--user-dir lv_fairseq`` does."""
+    """Let fairseq know the tasks, the architectures and the criterion, as ``--user-dir lv_fairseq`` does."""
     import lv_fairseq.models.rnnsearch  # noqa: F401
     import lv_fairseq.tasks.lv_translation  # noqa: F401
+    import lv_fairseq.tasks.lv_translation_from_pretrained_bart  # noqa: F401
+    import lv_fairseq.tasks.lv_translation_multi_simple_epoch  # noqa: F401

@@ -14,8 +14,7 @@ from lv_fairseq.index_file import check_index
 
 def languages(folder: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:
     """Source and target language, from the names of the files where they are not given."""
-    if not os.path.isdir(folder):
-        raise UserError(f"there is no data folder {folder}: make it with fairseq-preprocess --destdir {folder}")
+    check_folder(folder)
     if source is None or target is None:
         source, target = data_utils.infer_language_pair(folder)
     if source is None or target is None:
@@ -24,6 +23,11 @@ def languages(folder: str, source: Optional[str], target: Optional[str]) -> Tupl
             "or name the languages with --source-lang and --target-lang"
         )
     return source, target
+
+
+def check_folder(folder: str) -> None:
+    if not os.path.isdir(folder):
+        raise UserError(f"there is no data folder {folder}: make it with fairseq-preprocess --destdir {folder}")
 
 
 def check_shards(folders: Sequence[str], source: str, target: str) -> None:

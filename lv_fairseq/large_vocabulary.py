@@ -3,23 +3,24 @@ replacement of unknown words. It connects the rooms of this package, and holds n
 
 import logging
 from functools import cached_property, partial
-from typing import Optional
+from typing import List, Optional, Sequence
 
 from fairseq import metrics, utils
 
-from lv_fairseq import fairseq_patches
+from lv_fairseq import fairseq_patches, opening
 from lv_fairseq.batching.epochs import PartitionedIterator
 from lv_fairseq.batching.hidden_words import HiddenWords, HidingDataset, hidden_words
 from lv_fairseq.batching.look_ahead import LookAheadDataset
+from lv_fairseq.batching.pairs import language_pairs, sides
 from lv_fairseq.batching.partitioned import in_partitions
-from lv_fairseq.batching.sentences import sentences
 from lv_fairseq.data_folder import check_subset, load_dictionary, reading
 from lv_fairseq.decoding import Decoding, OpenDictionary
 from lv_fairseq.decoding.attention import heads_of
+from lv_fairseq.decoding.source_text import PLAIN, Frame
 from lv_fairseq.errors import UserError
 from lv_fairseq.models.families import adopt_model
 from lv_fairseq.page_turner import PageTurner
-from lv_fairseq.task_config import check, leave_out_training
+from lv_fairseq.task_config import check, check_folders, complete, leave_out_training
 from lv_fairseq.word_tables import ALONE, Tables, freeze, to_be_loaded
 from lv_fairseq.workers import same_rest, workers_of_this_machine
 
@@ -30,22 +31,65 @@ class LargeVocabulary:
     """To be mixed into a task of sentence pairs, before it: ``class Task(LargeVocabulary, TranslationTask)``.
 
     With none of its own flags the task behaves as it would without, and says in one line what is wrong.
+
+    A task that puts more around its sentences than an end says so: `source_frame`, `marks`, `target_marks`,
+    `first_target_word`.
     """
+
+    @property
+    def source_frame(self) -> Frame:
+        """What is around the words of a source sentence."""
+        return PLAIN
+
+    def marks(self, dictionary) -> List[int]:
+        """Words that are no words of a text, such as language tokens: they are on every page."""
+        return []
+
+    def target_marks(self) -> List[int]:
+        """Those of them that a translation may have: they are on every list, the others on none."""
+        return []
+
+    @property
+    def first_target_word(self) -> Optional[int]:
+        """The word before the first one of a translation; None: the generator's end of sentence."""
+        return None
+
+    def complete_dictionaries(self, checkpoint: Optional[str]) -> None:
+        """Take words that only a checkpoint has into the dictionaries."""
+
+    @classmethod
+    def check_data(cls, cfg) -> None:
+        """Say what is wrong with the data before fairseq runs into it."""
+        check_folders(cfg)
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
+        complete(cfg)
         if kwargs.get("from_checkpoint"):
             leave_out_training(cfg, fairseq_patches.overrides.get() or {})
         check(cfg)
+        cls.check_data(cfg)
         return super().setup_task(cfg, **kwargs)
 
-    def __init__(self, cfg, src_dict, tgt_dict):
-        super().__init__(cfg, src_dict, tgt_dict)
-        self.decoding = Decoding(cfg, src_dict, tgt_dict)
+    def __init__(self, cfg, *others):
+        super().__init__(cfg, *others)
+        self.cfg = cfg  # which fairseq's older tasks call args
+        self.complete_dictionaries(fairseq_patches.opening.get() or opening.checkpoint_of(cfg))
+        always, every = self.target_marks(), self.marks(self.target_dictionary)
+        self.decoding = Decoding(
+            cfg,
+            self.source_dictionary,
+            self.target_dictionary,
+            frame=self.source_frame,
+            always=always,
+            never=sorted({*every} - {*always}),
+            first=self.first_target_word,
+        )
         self.pages: Optional[PageTurner] = None
         self._without_tables = ""  # why the model that was built last has none
         self._warned = False
         self._iterator: Optional[PartitionedIterator] = None  # over the training data, of this epoch or of all
+        self._always_on_page = len(self.always_on_page(self.target_dictionary))
 
     def build_model(self, cfg, from_checkpoint=False):
         build = partial(super().build_model, cfg, from_checkpoint)
@@ -68,11 +112,15 @@ class LargeVocabulary:
             freeze(model, tables)
         if self.cfg.tau:
             unigram = str(self.cfg.proposal) == "unigram"
-            limits = self.cfg.tau, self.cfg.source_tau, self.tgt_dict.nspecial
-            self.pages = PageTurner(tables, *limits, unigram, workers)
+            specials = max(len(self.always_on_page(x)) for x in (self.source_dictionary, self.target_dictionary))
+            self.pages = PageTurner(tables, self.cfg.tau, self.cfg.source_tau, specials, unigram, workers)
             self.check_backend()
             same_rest(model, tables, workers)
         return model
+
+    def always_on_page(self, dictionary) -> Sequence[int]:
+        """Special symbols and marks."""
+        return sorted({*range(dictionary.nspecial), *self.marks(dictionary)})
 
     def check_backend(self) -> None:
         """Of two backends that average gradients one wants parameters to keep their size."""
@@ -122,7 +170,7 @@ class LargeVocabulary:
         with reading(split):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         if split != self.cfg.train_subset:
-            self.datasets[split] = self.decoding.with_words(split, self.datasets[split])
+            self.datasets[split] = self.with_words(split, self.datasets[split])
             return
         if self.cfg.hide_rare_words:
             self.datasets[split] = HidingDataset(self.datasets[split], self.hidden_words)
@@ -130,11 +178,20 @@ class LargeVocabulary:
         if self.cfg.sort_window > 0 and not self.cfg.tau:
             self.datasets[split] = LookAheadDataset(self.datasets[split], self.cfg.sort_window)
 
+    def with_words(self, split: str, dataset):
+        """A subset that brings its source words as text; one of several language pairs, in which a number stands for a
+        sentence of each, does not: its words are those of the dictionary."""
+        pairs = language_pairs(dataset)
+        if len(pairs) == 1:
+            return self.decoding.with_words(split, dataset, pairs[0].src)
+        if self.cfg.source_text is not None:
+            raise UserError("--source-text is of one language pair: give --source-lang and --target-lang")
+        return dataset
+
     @cached_property
     def hidden_words(self) -> HiddenWords:
-        return hidden_words(
-            self.cfg.hide_rare_words, self.src_dict, self.tgt_dict, self.decoding.lexicon, self.cfg.seed
-        )
+        dictionaries = self.source_dictionary, self.target_dictionary
+        return hidden_words(self.cfg.hide_rare_words, *dictionaries, self.decoding.lexicon, self.cfg.seed)
 
     def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_invalid_inputs=False):
         try:
@@ -168,13 +225,14 @@ class LargeVocabulary:
         **unused,
     ) -> PartitionedIterator:
         """fairseq's `get_batch_iterator`, with partitions kept together. Only the latest iterator is remembered."""
+        dataset.set_epoch(epoch)
         kept, self._iterator = self._iterator, None
         if kept is None or kept.dataset.dataset is not dataset or not kept.dataset.every_epoch:
             if kept is not None:
                 kept.close()
-            sides = sentences(dataset.tgt), sentences(dataset.src)
-            joined, specials = self.pages.joined, self.tgt_dict.nspecial
-            parts = in_partitions(dataset, *sides, self.cfg, joined, specials, seed, epoch, num_shards)
+            specials, others = map(self.always_on_page, (self.target_dictionary, self.source_dictionary))
+            how = self.cfg, self.pages.joined, specials, seed, epoch, num_shards
+            parts = in_partitions(dataset, *sides(dataset), *how, source_specials=others)
             indices = parts.ordered_indices()
             if max_positions is not None:
                 indices = self.filter_indices_by_size(indices, parts, max_positions, ignore_invalid_inputs)
@@ -211,15 +269,16 @@ class LargeVocabulary:
         return self.decoding.lists_of_batch(sample)
 
     def get_interactive_tokens_and_lengths(self, lines, encode_fn):
-        lines = self.decoding.read_lines(lines, encode_fn, self.cfg.max_source_positions - 1)
+        lines = self.decoding.read_lines(lines, encode_fn, self.cfg.max_source_positions - sum(self.source_frame))
         return super().get_interactive_tokens_and_lengths(lines, lambda line: line)
 
     def build_bpe(self, args):
         self.decoding.follow_bpe(args if isinstance(args, str) else getattr(args, "_name", None))
         return super().build_bpe(args)
 
-    def build_dataset_for_inference(self, *args, **kwargs):
-        return self.decoding.with_input(super().build_dataset_for_inference(*args, **kwargs))
+    def build_dataset_for_inference(self, src_tokens, *args, **kwargs):
+        dataset = super().build_dataset_for_inference(src_tokens, *args, **kwargs)
+        return self.decoding.with_input(dataset, src_tokens)
 
     def inference_step(self, generator, models, sample, *args, **kwargs):
         search = lambda sample: super(LargeVocabulary, self).inference_step(generator, models, sample, *args, **kwargs)
@@ -236,7 +295,7 @@ class LargeVocabulary:
             metrics.log_stop_time("swap")
             # counted as lv-partition does: from 1, words without special symbols
             metrics.log_scalar("partition", sample["partition"] + 1, weight=0, priority=910, round=0)
-            words = len(self.pages.plan.target_words[sample["partition"]]) - self.tgt_dict.nspecial
+            words = len(self.pages.plan.target_words[sample["partition"]]) - self._always_on_page
             metrics.log_scalar("partition_words", words, weight=0, priority=911, round=0)
             metrics.log_derived("swap_share", swap_share, priority=912)
         loss, sample_size, logging_output = super().train_step(

@@ -1,13 +1,15 @@
-"""The options of ``--task lv_translation``, and what can be wrong with them."""
+"""The options that a task gains here, and what can be wrong with them."""
 
 import logging
 import os
 import sys
+from argparse import Namespace
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional
 
 from fairseq import utils
-from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.tasks.translation import TranslationConfig
 from omegaconf import II
 
@@ -24,7 +26,9 @@ def _option(default, help: str):
 
 
 @dataclass
-class LVTranslationConfig(TranslationConfig):
+class LargeVocabularyConfig(FairseqDataclass):
+    """Of every task. Where a task takes its options from argparse they are added to the parser (`add_options`)."""
+
     tau: int = _option(
         0,
         "training runs over partitions of the corpus with at most this many target words each (words of both languages "
@@ -139,6 +143,38 @@ class LVTranslationConfig(TranslationConfig):
     find_unused_parameters: bool = II("distributed_training.find_unused_parameters")
     distributed_world_size: int = II("distributed_training.distributed_world_size")
     ddp_backend: Any = II("distributed_training.ddp_backend")
+    # and those that name the checkpoint whose words are read
+    path: Optional[str] = II("common_eval.path")
+    save_dir: Optional[str] = II("checkpoint.save_dir")
+    restore_file: Optional[str] = II("checkpoint.restore_file")
+    finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
+
+
+@dataclass
+class LVTranslationConfig(LargeVocabularyConfig, TranslationConfig):
+    pass
+
+
+@dataclass
+class LVTranslationFromPretrainedBARTConfig(LVTranslationConfig):
+    langs: Optional[str] = _option(
+        None, "all languages of the pretrained model, separated by commas, in the order of their tokens"
+    )
+    prepend_bos: bool = _option(False, "begin each sentence with <s>, as the pretraining of mBART does")
+
+
+def add_options(parser) -> None:
+    """To the parser of a task that has no dataclass."""
+    gen_parser_from_dataclass(parser, LargeVocabularyConfig())
+
+
+def complete(cfg) -> None:
+    """Let settings that argparse made have every option: a command lacks those that it has no use for."""
+    if isinstance(cfg, Namespace):
+        for name, option in LargeVocabularyConfig.__dataclass_fields__.items():
+            if not hasattr(cfg, name):
+                elsewhere = str(option.default).startswith("${")
+                setattr(cfg, name, None if elsewhere else option.default)
 
 
 TRAINING = ("tau", "source_tau", "reshuffle_partitions", "freeze_word_tables", "proposal", "hide_rare_words")
@@ -147,15 +183,15 @@ LISTS = ("lexicon", "frequent_words", "candidate_frequent", "candidate_per_word"
 LISTS += ("candidate_scope", "print_candidates", "validation_vocab")
 
 
-def leave_out_training(cfg: LVTranslationConfig, overrides: Dict[str, Any]) -> None:
+def leave_out_training(cfg: LargeVocabularyConfig, overrides: Dict[str, Any]) -> None:
     """Of settings that come from a checkpoint: its training is over, and files that it read may be gone.
 
     Args:
         overrides: what a user has named in their place, and what stays therefore
     """
     named = {**overrides, **(overrides["task"] if isinstance(overrides.get("task"), dict) else {})}
-    files = [name for name in ("lexicon", "frequent_words", "source_text") if name not in named and cfg[name]]
-    gone = {name: cfg[name] for name in files if not os.path.exists(cfg[name])}
+    files = {name: getattr(cfg, name) for name in ("lexicon", "frequent_words", "source_text") if name not in named}
+    gone = {name: path for name, path in files.items() if path and not os.path.exists(path)}
     needless = {*TRAINING, *gone, *(LISTS if {"lexicon", "frequent_words"} & set(gone) else ())}
     if "lexicon" in gone and str(cfg.unk_replacement).startswith("lexicon"):
         needless.add("unk_replacement")
@@ -163,10 +199,10 @@ def leave_out_training(cfg: LVTranslationConfig, overrides: Dict[str, Any]) -> N
         what = " and ".join(f"--{name.replace('_', '-')} {path}" for name, path in gone.items())
         logger.warning("the checkpoint was trained with %s, which is gone: left out, with all that needs it", what)
     for name in needless - set(named):
-        cfg[name] = LVTranslationConfig.__dataclass_fields__[name].default
+        setattr(cfg, name, LargeVocabularyConfig.__dataclass_fields__[name].default)
 
 
-def check(cfg: LVTranslationConfig) -> None:
+def check(cfg: LargeVocabularyConfig) -> None:
     """Say what is wrong or missing before fairseq runs into it."""
     for name in ("tau", "source_tau", "sort_window", "hide_rare_words"):
         if not getattr(cfg, name) >= 0:
@@ -188,11 +224,15 @@ def check(cfg: LVTranslationConfig) -> None:
     elif cfg.source_tau or cfg.reshuffle_partitions or str(cfg.proposal) != "uniform":
         raise UserError("--source-tau, --reshuffle-partitions and --proposal only work with partitions: give --tau N")
     check_decoding(cfg)
+
+
+def check_folders(cfg: TranslationConfig) -> None:
+    """The same of data of one language pair."""
     folders = utils.split_paths(cfg.data)
     check_shards(folders, *languages(folders[0], cfg.source_lang, cfg.target_lang))
 
 
-def check_decoding(cfg: LVTranslationConfig) -> None:
+def check_decoding(cfg: LargeVocabularyConfig) -> None:
     """What can be said of the flags for decoding before dictionaries and lexicon are read."""
     per_word = cfg.candidate_per_word
     for name in ("candidate_frequent", "candidate_per_word", "candidate_retries"):

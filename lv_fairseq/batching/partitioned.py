@@ -4,14 +4,23 @@ sentences in training order -> partitions -> sorted look-ahead inside each -> ba
 """
 
 from functools import partial
-from typing import Callable, List, Optional, Sequence
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 from fairseq.data import BaseWrapperDataset
 
 from lv_fairseq.batching.look_ahead import sorted_look_ahead
+from lv_fairseq.batching.pairs import corpus_order, drawn_anew
 from lv_fairseq.partitions import PartitionPlan, Sentences, partition
 from lv_fairseq.partitions.reshuffling import training_order
+
+
+class Tagged(NamedTuple):
+    """A sample of any dataset, which knows its partition."""
+
+    sample: Any
+    partition: int
+    filler: bool  # its gradient is ignored
 
 
 class PartitionedDataset(BaseWrapperDataset):
@@ -67,7 +76,8 @@ class PartitionedDataset(BaseWrapperDataset):
         return self.plan.partition_of[np.where(firsts < 0, ~firsts, firsts)]
 
     def __getitem__(self, index):
-        return self.dataset[index] if index >= 0 else {**self.dataset[~index], "filler": True}
+        number = index if index >= 0 else ~index
+        return Tagged(self.dataset[number], int(self.plan.partition_of[number]), index < 0)
 
     def num_tokens(self, index):
         return self.dataset.num_tokens(index if index >= 0 else ~index)
@@ -76,10 +86,9 @@ class PartitionedDataset(BaseWrapperDataset):
         return self.dataset.size(index if index >= 0 else ~index)
 
     def collater(self, samples):
-        batch = self.dataset.collater(samples)
+        batch = self.dataset.collater([tagged.sample for tagged in samples])
         if batch:
-            batch["partition"] = int(self.plan.partition_of[samples[0]["id"]])
-            batch["filler"] = "filler" in samples[0]
+            batch["partition"], batch["filler"] = samples[0].partition, bool(samples[0].filler)
         return batch
 
 
@@ -89,11 +98,12 @@ def in_partitions(
     sources: Sentences,
     flags,
     joined: bool,
-    specials: int,
+    specials: Sequence[int],
     seed: int,
     epoch: int,
     workers: int,
     progress: Optional[Callable[[int], None]] = None,
+    source_specials: Optional[Sequence[int]] = None,
 ) -> PartitionedDataset:
     """The training corpus as it is trained in an epoch. Training and ``lv-partition`` both ask here.
 
@@ -102,21 +112,23 @@ def in_partitions(
         targets, sources: its sentences
         flags: tau, source_tau, reshuffle_partitions, sort_window and update_freq
         joined: both languages share one table of words, and tau
-        specials: how many special symbols both dictionaries begin with
+        specials: word numbers of what is in every partition: special symbols, language tokens
         workers: how many processes share an update
         progress: is told now and then how many sentences are in partitions
+        source_specials: the same for the source side, if they have other numbers there
     """
-    order = training_order(len(dataset), flags.reshuffle_partitions, seed, epoch)
+    order = corpus_order(dataset)[training_order(len(dataset), flags.reshuffle_partitions, seed, epoch)]
     plan = partial(
         partition,
         targets,
         tau=flags.tau,
-        specials=range(specials),
+        specials=specials,
+        source_specials=source_specials,
         source=sources,
         source_tau=flags.source_tau,
         joined=joined,
         progress=progress,
     )
     update_freq = flags.update_freq[min(epoch, len(flags.update_freq)) - 1]
-    every_epoch = not flags.reshuffle_partitions and len(flags.update_freq) == 1
+    every_epoch = not flags.reshuffle_partitions and len(flags.update_freq) == 1 and not drawn_anew(dataset)
     return PartitionedDataset(dataset, targets, plan, order, flags.sort_window, workers * update_freq, every_epoch)

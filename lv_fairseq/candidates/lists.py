@@ -27,7 +27,8 @@ class CandidateLists:
         frequent: K; more than there are means all words
         lexicon: translations of source words
         per_word: K'
-        always: words that are on every list beside the special symbols, such as language tokens
+        always: words that are on every list beside the special symbols, such as the token of the target language
+        never: words that are on no list unless a prefix or a constraint names them, such as tokens of other languages
         ranking: the numbers of all words but special symbols, the most frequent first (default: the dictionary's order)
         source_words: whether words of the sentence that are target words too join its list
 
@@ -46,6 +47,7 @@ class CandidateLists:
         lexicon: Optional[Lexicon] = None,
         per_word: int = 0,
         always: Sequence[int] = (),
+        never: Sequence[int] = (),
         ranking: Optional[np.ndarray] = None,
         source_words: bool = False,
     ):
@@ -57,6 +59,11 @@ class CandidateLists:
         if len(self._ranking) != self.words - special or (self._rank[special:] < 0).any():
             raise ValueError("a ranking has every word of the dictionary once, and no special symbol")
         self._always = np.array([word for word in dict.fromkeys(always) if word >= special], dtype=np.int64)
+        self._never = np.zeros(self.words, dtype=bool)
+        self._never[[word for word in never if word >= special]] = True
+        self._ranking = self._ranking[~self._never[self._ranking]]
+        self._rank[self._ranking] = np.arange(len(self._ranking))
+        self._rank[self._never] = self.words
         self._rank[self._always] = -1
         self._numbers = NONE  # of the lexicon's target words in the dictionary
         if lexicon is not None and per_word:
@@ -93,6 +100,7 @@ class CandidateLists:
         if self.source_words:
             known = np.fromiter(map(self.dictionary.index, source_words), np.int64, len(source_words))
             numbers = np.concatenate([numbers, known[known < self.words]])
+        numbers = numbers[~self._never[numbers]]
         return np.unique(np.concatenate([self._beyond, numbers[self._rank[numbers] >= self.frequent]]))
 
     def beyond_common(self, words: np.ndarray) -> np.ndarray:
@@ -105,13 +113,15 @@ class CandidateLists:
 
     def at_least(self, words: int) -> "CandidateLists":
         """Lists with so many more frequent words that at least ``words`` of them are common, or all that there are."""
-        lists, words = self, min(words, self.words)
+        lists, words = self, min(words, self.words - int(self._never.sum()))
         while len(lists.common) < words:  # again if some of the new words were common before
             lists = self._with(lists.frequent + words - len(lists.common), self.per_word)
         return lists
 
     def reason(self, word: int, source_words: Sequence[str]) -> str:
         """Why a word of the dictionary is not on the list of a sentence."""
+        if self._never[word]:
+            return "a token that stands in no translation"
         reason = f"number {self._rank[word] + 1:,} by frequency, K = {self.frequent:,}"
         if self.lexicon is None or not self.per_word:
             return reason

@@ -147,7 +147,7 @@ def different(sets: Sequence[np.ndarray], specials: Sequence[int]) -> int:
     return int(used.sum()) - len(specials)
 
 
-def cut(pairs: LanguagePairDataset, args: argparse.Namespace, specials: int, epoch: int) -> tuple:
+def cut(pairs: LanguagePairDataset, args: argparse.Namespace, specials: Sequence[int], epoch: int) -> tuple:
     """What training makes of a corpus: the dataset in partitions, its batches, and how many sentences are too long."""
     targets, sources = flat(pairs.tgt, "target sentences"), flat(pairs.src, "source sentences")
     with progress_bar(len(pairs), "partitions") as bar:
@@ -175,7 +175,7 @@ def report(
     specials = range(dictionaries[1].nspecial)
     pairs = load(folder, args.train_subset, source, target, dictionaries)
     try:
-        dataset, batches, left_out = cut(pairs, args, len(specials), epoch)
+        dataset, batches, left_out = cut(pairs, args, specials, epoch)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from None
     plan = dataset.plan

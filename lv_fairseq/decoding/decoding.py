@@ -15,7 +15,15 @@ from lv_fairseq.candidates import CandidateLists, ranking_from
 from lv_fairseq.candidates.lists import check_lexicon, union
 from lv_fairseq.decoding.attention import check_heads, heads_of, look_again
 from lv_fairseq.decoding.search import Candidates, ListedSearch
-from lv_fairseq.decoding.source_text import SourceWords, WithSourceWords, read_text, word_places, words_of_batch
+from lv_fairseq.decoding.source_text import (
+    PLAIN,
+    Frame,
+    SourceWords,
+    WithSourceWords,
+    read_text,
+    word_places,
+    words_of_batch,
+)
 from lv_fairseq.decoding.statistics import Statistics
 from lv_fairseq.decoding.subwords import segmentation
 from lv_fairseq.decoding.transfers import to_device, to_host
@@ -36,13 +44,27 @@ class Decoding:
     Args:
         cfg: the task's options
         source, target: the dictionaries; the target's an `OpenDictionary`
+        frame: of source sentences in batches
+        always: target words that are on every list, such as the token of the target language
+        never: target words that are on no list, such as the tokens of other languages
+        first: the word before the first one of a translation; None: its end
     """
 
-    def __init__(self, cfg, source, target):
+    def __init__(
+        self,
+        cfg,
+        source,
+        target,
+        frame: Frame = PLAIN,
+        always: Sequence[int] = (),
+        never: Sequence[int] = (),
+        first: Optional[int] = None,
+    ):
         self.cfg, self.source, self.target = cfg, source, target
+        self.frame, self.always, self.never, self.first = frame, always, never, first
         self.rule = str(cfg.unk_replacement)
         self.align = alignment(str(cfg.unk_alignment), source)
-        self.segmentation = segmentation(cfg.post_process, cfg.eval_bleu_remove_bpe)
+        self.segmentation = segmentation(cfg.post_process, getattr(cfg, "eval_bleu_remove_bpe", None))
         self.statistics = Statistics(replacing=self.rule != "none")
         self.inputs: Dict[Optional[str], SourceWords] = {}  # of each subset; None: what a program or a user typed
         self.typed: Optional[Typed] = None
@@ -70,8 +92,9 @@ class Decoding:
         if per_word is None:
             per_word = 0 if self.lexicon is None else DEFAULT_PER_WORD
         ranking = None if self.cfg.frequent_words is None else ranking_from(self.cfg.frequent_words, self.target)
-        own = {"ranking": ranking, "source_words": self.cfg.candidate_source_words}
-        return CandidateLists(self.target, frequent, self.lexicon, per_word, **own)
+        own = {"ranking": ranking, "source_words": self.cfg.candidate_source_words, "always": self.always}
+        never = () if frequent == words else self.never  # who asks for all words gets them
+        return CandidateLists(self.target, frequent, self.lexicon, per_word, never=never, **own)
 
     def wrap(self, generator, models: Sequence, args, prefix_function: Optional[Callable] = None):
         """A generator that a task has built, with what the options ask for: candidate lists, another mean.
@@ -118,17 +141,25 @@ class Decoding:
                 raise UserError(f"candidate lists: {error}") from None
             return None
 
-    def with_words(self, name: str, dataset) -> WithSourceWords:
-        """A subset of the data, whose batches bring their source words."""
+    def with_words(self, name: str, dataset, sources: Sequence[torch.Tensor]) -> WithSourceWords:
+        """A subset of the data, whose batches bring their source words.
+
+        Args:
+            sources: the source sentences, by the numbers that the batches have for them
+        """
         text = None
         if self.cfg.source_text is not None:
-            text = read_text(self.cfg.source_text, self.source, dataset.src, self.cfg.truncate_source)
-        self.inputs[name] = SourceWords(dataset.src, self.source, text)
+            text = read_text(self.cfg.source_text, self.source, sources, self.cfg.truncate_source, self.frame)
+        self.inputs[name] = SourceWords(sources, self.source, text, self.frame)
         return WithSourceWords(dataset, self.inputs[name])
 
-    def with_input(self, dataset) -> WithSourceWords:
-        """The same of sentences that a program encoded, or that were typed."""
-        self.inputs[None] = SourceWords(dataset.src, self.source)
+    def with_input(self, dataset, sources: Sequence[torch.Tensor]) -> WithSourceWords:
+        """The same of sentences that a program encoded, or that were typed.
+
+        Args:
+            sources: before a task has put anything around them but an end of sentence
+        """
+        self.inputs[None] = SourceWords(sources, self.source)
         remember = self.typed.batches.append if self.typed is not None else None
         return WithSourceWords(dataset, self.inputs[None], remember)
 
@@ -181,7 +212,7 @@ class Decoding:
         pad = self.source.pad()
         tokens = sample["net_input"]["src_tokens"].cpu()
         turned = turns(generator.model.single_model) and bool(tokens[:, 0].eq(pad).any())
-        places = [word_places(row, len(mine), pad, turned) for row, mine in zip(tokens, words)]
+        places = [word_places(row, len(mine), pad, turned, self.frame) for row, mine in zip(tokens, words)]
         found = with_unknown(hypotheses, self.target.unk())
         copies = [{"tokens": numbers, "attention": x["attention"]} for _, x, numbers in found]
         seen = [copy for copy in copies if copy["attention"] is not None]
@@ -202,14 +233,15 @@ class Decoding:
         models = list(generator.model.models)
         heads = [heads_of(model, self.cfg.alignment_layer, self.cfg.alignment_heads) for model in models]
         if any(heads):
-            numbers = {"unknown": self.target.unk(), "first": generator.eos, "pad": self.target.pad()}
+            first = generator.eos if self.first is None else self.first
+            numbers = {"unknown": self.target.unk(), "first": first, "pad": self.target.pad()}
             look_again(models, heads, sample, hypotheses, **numbers)
 
     def words_of(self, sample: Dict) -> List[List[str]]:
         """The source words of a batch; without a text, those of the dictionary."""
         if "source_words" in sample:
             return sample["source_words"]
-        return words_of_batch(sample["net_input"]["src_tokens"], self.source)
+        return words_of_batch(sample["net_input"]["src_tokens"], self.source, self.frame)
 
     def _print_candidates(self, sample: Dict, typed: Optional[Dict], words: List, hypotheses: List) -> None:
         numbers = (typed or sample).get("id", torch.arange(len(words))).tolist()

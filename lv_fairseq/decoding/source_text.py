@@ -4,7 +4,7 @@ They travel inside a batch, from the collater of its dataset on, as ``sample["so
 """
 
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 import torch
@@ -15,18 +15,34 @@ from torch import Tensor
 from lv_fairseq.errors import UserError
 
 
+class Frame(NamedTuple):
+    """How many tokens are around the words of a source sentence: language tokens, its beginning, its end."""
+
+    before: int = 0
+    after: int = 1
+
+
+PLAIN = Frame()
+
+
 class SourceWords:
     """The words of each sentence of a dataset: those of a text, those that a sentence remembers from its encoding
     (`OpenDictionary.encode_line`), or else those of the dictionary.
 
     Args:
-        sentences: word numbers, with an end of sentence
+        sentences: word numbers, in their frame
         dictionary: the source dictionary
         text: the words of each sentence
     """
 
-    def __init__(self, sentences: Sequence[Tensor], dictionary, text: Optional[Sequence[List[str]]] = None):
-        self.sentences, self.dictionary, self.text = sentences, dictionary, text
+    def __init__(
+        self,
+        sentences: Sequence[Tensor],
+        dictionary,
+        text: Optional[Sequence[List[str]]] = None,
+        frame: Frame = PLAIN,
+    ):
+        self.sentences, self.dictionary, self.text, self.frame = sentences, dictionary, text, frame
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -35,7 +51,7 @@ class SourceWords:
         if self.text is not None:
             return self.text[sentence]
         numbers = self.sentences[sentence]
-        return getattr(numbers, "words", None) or [self.dictionary[number] for number in numbers.tolist()[:-1]]
+        return getattr(numbers, "words", None) or [self.dictionary[i] for i in inside(numbers.tolist(), self.frame)]
 
     def __iter__(self) -> Iterator[List[str]]:
         return (self[sentence] for sentence in range(len(self)))
@@ -67,7 +83,11 @@ class WithSourceWords(BaseWrapperDataset):
         return batch
 
 
-def read_text(path: str, dictionary, dataset, cut: bool = False) -> List[List[str]]:
+def inside(numbers: Sequence[int], frame: Frame) -> Sequence[int]:
+    return numbers[frame.before : len(numbers) - frame.after]
+
+
+def read_text(path: str, dictionary, dataset, cut: bool = False, frame: Frame = PLAIN) -> List[List[str]]:
     """The words of each line of a text, which must be the one that a dataset of word numbers was made from.
 
     Args:
@@ -86,7 +106,7 @@ def read_text(path: str, dictionary, dataset, cut: bool = False) -> List[List[st
         )
     text = []
     for number, line in enumerate(lines):
-        numbers = np.asarray(dataset[number])[:-1].tolist()
+        numbers = inside(np.asarray(dataset[number]).tolist(), frame)
         words = tokenize_line(line.decode(errors="replace"))
         words = words[: len(numbers)] if cut else words
         if [dictionary.index(word) for word in words] != numbers:
@@ -98,25 +118,25 @@ def read_text(path: str, dictionary, dataset, cut: bool = False) -> List[List[st
     return text
 
 
-def words_of_batch(tokens: Tensor, dictionary) -> List[List[str]]:
+def words_of_batch(tokens: Tensor, dictionary, frame: Frame = PLAIN) -> List[List[str]]:
     """The words that a dictionary has for a batch of sentences (sentences x length, padded on either side)."""
     result = []
     for row in tokens.tolist():
         real = [place for place, number in enumerate(row) if number != dictionary.pad()] or [0]
-        result.append([dictionary[number] for number in row[real[0] : real[-1]]])
+        result.append([dictionary[number] for number in inside(row[real[0] : real[-1] + 1], frame)])
     return result
 
 
-def word_places(tokens: Tensor, words: int, pad: int, turned: bool = False) -> Tensor:
+def word_places(tokens: Tensor, words: int, pad: int, turned: bool = False, frame: Frame = PLAIN) -> Tensor:
     """Where an attention has the words of a sentence (words), among its source positions (length).
 
-    They are counted from the end, since a text may hold the special symbols themselves: the last position is the end
-    of the sentence if padding is on the left.
+    They are counted from the end, since a text may hold the special symbols themselves: the last positions are those
+    after the words if padding is on the left.
 
     Args:
         turned: fairseq's lstm turns its sentences round by as many places as they have padding
     """
     length = len(tokens)
-    first = 0 if tokens[-1] == pad else length - 1 - words
+    first = frame.before if tokens[-1] == pad else length - frame.after - words
     places = torch.arange(first, first + words, device=tokens.device)
     return (places - tokens.eq(pad).sum()) % length if turned else places

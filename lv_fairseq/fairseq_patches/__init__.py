@@ -4,10 +4,10 @@ from functools import cache
 
 from lv_fairseq.errors import show_in_one_line
 from lv_fairseq.fairseq_patches import checkpoints, commands, half_precision, readers, settings, training, workers
-from lv_fairseq.fairseq_patches.checkpoints import copy_checkpoints, overrides
+from lv_fairseq.fairseq_patches.checkpoints import copy_checkpoints, opening, overrides
 from lv_fairseq.fairseq_patches.training import meet_every_optimizer
 
-__all__ = ["apply", "copy_checkpoints", "meet_every_optimizer", "overrides"]
+__all__ = ["apply", "copy_checkpoints", "meet_every_optimizer", "opening", "overrides"]
 
 
 @cache

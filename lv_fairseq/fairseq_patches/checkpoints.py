@@ -24,6 +24,8 @@ WRONG += (OSError, EOFError, pickle.UnpicklingError, OmegaConfBaseException)
 
 # what a user has named in the place of a checkpoint's settings, while a task and models are made of these
 overrides: ContextVar[Optional[Dict[str, Any]]] = ContextVar("overrides", default=None)
+# the checkpoint of which they are made
+opening: ContextVar[Optional[str]] = ContextVar("opening", default=None)
 
 
 def load_safely() -> None:
@@ -110,7 +112,7 @@ def name_unusable_files() -> None:
             raise UserError(f"the checkpoint {path} cannot be used: it is not fairseq's ({shown(error)})") from error
 
     def ensemble_or_say(filenames, arg_overrides=None, *args, **kwargs):
-        before = overrides.set(arg_overrides)
+        before, opened = overrides.set(arg_overrides), opening.set(filenames[0] if filenames else None)
         try:
             return ensemble(filenames, arg_overrides, *args, **kwargs)
         except UserError:
@@ -124,6 +126,7 @@ def name_unusable_files() -> None:
             raise
         finally:
             overrides.reset(before)
+            opening.reset(opened)
 
     def restore_or_say(*args, **kwargs):
         try:

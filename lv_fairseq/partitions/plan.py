@@ -52,6 +52,7 @@ def partition(
     source_tau: int = 0,
     progress: Optional[Callable[[int], None]] = None,
     joined: bool = False,
+    source_specials: Optional[Sequence[int]] = None,
 ) -> PartitionPlan:
     """Cut the training order into partitions of at most ``tau`` different target words.
 
@@ -59,17 +60,18 @@ def partition(
         target: the target side of the corpus
         order: sentence numbers in training order; may leave sentences out
         tau: most target words of a partition, special symbols not counted
-        specials: word numbers of the special symbols, on both sides
+        specials: word numbers of what is in every partition: special symbols, language tokens
         source: the source side, if its words are wanted
         source_tau: most source words of a partition; 0 = no limit
         progress: is told now and then how many sentences are done
         joined: both sides have the same word numbers, and tau counts the words of both
+        source_specials: the same for the source side, if they have other numbers there
     """
     order = np.asarray(order, dtype=np.int64)
     check(target, tau, source, source_tau, joined)
     sides = [Side("target", target, 0 if joined else tau, specials)]
     if source is not None:
-        sides.append(Side("source", source, source_tau, specials))
+        sides.append(Side("source", source, source_tau, specials if source_specials is None else source_specials))
     if joined:
         sides.append(Side("source and target", source, tau, specials, beside=target))
 
