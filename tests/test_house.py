@@ -41,9 +41,9 @@ MAY_IMPORT = {
     "models": "errors fingerprint rnnsearch word_tables",
     "decoding": "candidates errors lexicon models results word_tables",
     "criterions": "errors models softmax",
-    "trim": "corpus_coverage data_folder errors fairseq_patches files fingerprint models progress",
     "task_config": "candidates data_folder decoding errors",
     "opening": "errors",
+    "trim": "corpus_coverage data_folder errors fairseq_patches files fingerprint models opening progress",
     "large_vocabulary": "batching data_folder decoding errors fairseq_patches models opening page_turner "
     "task_config word_tables workers",
     "language_tokens": "large_vocabulary opening",

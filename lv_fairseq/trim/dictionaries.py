@@ -1,9 +1,11 @@
 """The words of a checkpoint's rows: from the dictionaries of a data folder, and what the tasks put behind them.
 
-fairseq's multilingual tasks add a token for each language, in the order of the settings, and maybe ``<mask>``. Rows of
-the checkpoint beyond that (the tags of NLLB-200, fillers) have no words here, and stay.
+fairseq's multilingual tasks add a token for each language, in the order of the settings, and maybe ``<mask>``. Released
+checkpoints have more rows still: the tags of NLLB-200, fillers. A trimmed dictionary lists all of them: fairseq, which
+adds no word that is there, then has as many rows as the checkpoint.
 """
 
+import itertools
 import re
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Union
@@ -14,6 +16,7 @@ from lv_fairseq.data_folder import languages
 from lv_fairseq.errors import UserError
 from lv_fairseq.files import open_file
 from lv_fairseq.fingerprint import SPECIALS, dictionary_words, fingerprint
+from lv_fairseq.opening import last_words
 from lv_fairseq.trim.checkpoint import FINGERPRINTS, READS, Checkpoint
 
 BILINGUAL, BART, MULTI = "translation", "translation_from_pretrained_bart", "translation_multi_simple_epoch"
@@ -27,19 +30,29 @@ class Words(NamedTuple):
     """The words of one side.
 
     Args:
-        files: dictionaries; each holds the first words, or all of them
+        files: dictionaries; the first holds all words that are in a file
         words: by row
-        rows: of the checkpoint's tables, maybe more
+        listed: how many of them come from a file, or are special symbols
     """
 
     files: List[Path]
     words: List[str]
-    rows: int
+    listed: int
 
-    def of(self, needed: Set[str]) -> np.ndarray:
-        """The rows of some words, of special symbols, and those that have no words."""
-        rows = [row for row, word in enumerate(self.words) if row < len(SPECIALS) or word in needed]
-        return np.array([*rows, *range(len(self.words), self.rows)])
+    def rows(self, needed: Set[str]) -> np.ndarray:
+        """Those of some words and of special symbols."""
+        kept = (row for row, word in enumerate(self.words) if row < len(SPECIALS) or word in needed)
+        return np.fromiter(kept, np.int64)
+
+    def lines(self, rows: np.ndarray) -> bytes:
+        """The content of a dictionary with these rows; what comes from a file stays as it stands there."""
+        with open_file(self.files[0]) as file:
+            lines = file.readlines()
+        first = self.listed - len(lines)  # special symbols that are not in the file
+        if lines and not lines[-1].endswith(b"\n"):
+            lines[-1] += b"\n"
+        lines += [f"{word} 0\n".encode() for word in self.words[self.listed :]]
+        return b"".join(lines[row - first] for row in rows.tolist() if row >= first)
 
 
 def task_of(checkpoint: Checkpoint) -> str:
@@ -152,26 +165,24 @@ def words_of(checkpoint: Checkpoint, folder: Path, spoken: Languages) -> Dict[st
                 f"{files[0]} does not fit {checkpoint.path}: {count:,} words{added} for {rows:,} rows of the {side} "
                 "table; name the folder that the checkpoint was trained with"
             )
-        sides[side] = Words(files, words, rows)
+        words += last_words(words, rows - len(words), {}) or fillers(words, rows - len(words))
+        sides[side] = Words(files, words, count)
     saved = checkpoint.model.get(FINGERPRINTS)
     if saved is not None and saved.tolist() != [fingerprint(side.words) for side in sides.values()]:
         raise UserError(f"{checkpoint.path} is of other dictionaries than {folder} holds: name those of its training")
     return sides
 
 
+def fillers(words: List[str], count: int) -> List[str]:
+    """Names for rows of which nothing is known."""
+    known, names = set(words), (f"madeupword{number:04}" for number in itertools.count())
+    return list(itertools.islice((name for name in names if name not in known), count))
+
+
 def tokens_to_keep(spoken: Languages, words: Words, names: Optional[Sequence[str]]) -> Set[str]:
-    """Tokens of languages and tags; if languages are named no others than theirs."""
+    """Tokens of languages, tags, and all that is in no file; if languages are named, no others' tokens."""
     if not spoken.multilingual:
         return set()
-    tokens = {word for word in words.words if TOKEN.fullmatch(word)}.union(spoken.added())
+    tokens = {word for word in words.words if TOKEN.fullmatch(word)}.union(words.words[words.listed :])
     others = [] if names is None else [name for name in spoken.names if name not in names]
     return tokens.difference(spoken.tokens(others))
-
-
-def trimmed_lines(path: Path, rows: np.ndarray) -> bytes:
-    """The content of a dictionary with some rows only."""
-    with open_file(path) as file:
-        lines = file.readlines()
-    count = len(dictionary_words(path))
-    first = count - len(lines)  # special symbols that are not in the file
-    return b"".join(lines[row - first] for row in rows.tolist() if first <= row < count)

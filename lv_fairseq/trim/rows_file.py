@@ -46,7 +46,7 @@ def save_rows(folder: Path, checkpoint: Checkpoint, sides: Dict[str, Words], row
     about: dict = {"format": FORMAT, "checkpoint": {"name": checkpoint.path.name}}
     about["checkpoint"]["fingerprint"] = weights_fingerprint(checkpoint)
     for side, words in sides.items():
-        kept = {"rows": rows[side].tolist(), "of": words.rows, "dictionary": fingerprint(words.words)}
+        kept = {"rows": rows[side].tolist(), "of": len(words.words), "dictionary": fingerprint(words.words)}
         about[side] = kept
     (folder / NAME).write_text(json.dumps(about) + "\n", encoding="utf-8")
 

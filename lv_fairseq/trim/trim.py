@@ -20,7 +20,7 @@ from lv_fairseq.files import temporary_folder
 from lv_fairseq.fingerprint import fingerprint
 from lv_fairseq.progress import stage
 from lv_fairseq.trim.checkpoint import FINGERPRINTS, Checkpoint, Table, chunks, in_a_file, save_state, writing
-from lv_fairseq.trim.dictionaries import Languages, Words, listed, name_pair, tokens_to_keep, trimmed_lines, words_of
+from lv_fairseq.trim.dictionaries import Languages, Words, listed, name_pair, tokens_to_keep, words_of
 from lv_fairseq.trim.pieces import PieceModel
 from lv_fairseq.trim.rows_file import save_rows
 from lv_fairseq.trim.texts import Needed, needed
@@ -84,7 +84,7 @@ def trim(
             "lines out, or give --allow-unknown, and they are unknown as before"
         )
     rows = {
-        side: of_side.of(need.words | tokens_to_keep(spoken, of_side, languages)) for side, of_side in words.items()
+        side: of_side.rows(need.words | tokens_to_keep(spoken, of_side, languages)) for side, of_side in words.items()
     }
     done = Trimmed(checkpoint, out / path.name, words, rows, need.unknown)
     with writing(out), temporary_folder(out) as folder:
@@ -95,7 +95,7 @@ def trim(
         write_settings(whole, out, checkpoint, spoken, languages)
         model = with_tables(checkpoint, lambda ties: selected(folder, checkpoint, ties, rows))
         if FINGERPRINTS in model:
-            kept = [[side.words[row] for row in rows[name] if row < len(side.words)] for name, side in words.items()]
+            kept = [[side.words[row] for row in rows[name]] for name, side in words.items()]
             model[FINGERPRINTS] = torch.tensor([fingerprint(symbols) for symbols in kept])
         save_model(checkpoint, model, whole / path.name)
         done.files[path.name] = path.stat().st_size, (whole / path.name).stat().st_size
@@ -128,7 +128,7 @@ def write_words(folder: Path, done: Trimmed, need: Needed, pieces: Optional[Piec
     """Dictionaries and sentencepiece model."""
     contents = {}
     for side, words in done.words.items():
-        contents.update((path, trimmed_lines(path, done.rows[side])) for path in words.files)
+        contents.update(dict.fromkeys(words.files, words.lines(done.rows[side])))
     if pieces is not None:
         contents[pieces.path] = need.model
     for path, content in contents.items():
