@@ -1,8 +1,8 @@
 """What tasks of many languages have in common: dictionaries that end with a token for each language."""
 
-from typing import List, Optional
+from typing import List
 
-from lv_fairseq import opening
+from lv_fairseq import fairseq_patches, opening
 from lv_fairseq.large_vocabulary import LargeVocabulary
 
 
@@ -28,8 +28,8 @@ class LanguageTokens(LargeVocabulary):
         every = (*tokens, *opening.MASK, *opening.TAGS)
         return [dictionary.indices[word] for word in every if word in dictionary.indices]
 
-    def complete_dictionaries(self, checkpoint: Optional[str]) -> None:
-        opened = opening.look_at(checkpoint)
+    def complete_dictionaries(self) -> None:
+        opened = opening.look_at(fairseq_patches.opening.get() or opening.checkpoint_of(self.cfg))
         sides = self.source_dictionaries(), self.target_dictionaries()
         for rows, dictionaries in zip(opened.rows if opened is not None else (), sides):
             for dictionary in dictionaries if rows is not None else ():

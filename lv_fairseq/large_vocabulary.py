@@ -7,7 +7,7 @@ from typing import List, Optional, Sequence
 
 from fairseq import metrics, utils
 
-from lv_fairseq import fairseq_patches, opening
+from lv_fairseq import fairseq_patches
 from lv_fairseq.batching.epochs import PartitionedIterator
 from lv_fairseq.batching.hidden_words import HiddenWords, HidingDataset, hidden_words
 from lv_fairseq.batching.look_ahead import LookAheadDataset
@@ -54,8 +54,8 @@ class LargeVocabulary:
         """The word before the first one of a translation; None: the generator's end of sentence."""
         return None
 
-    def complete_dictionaries(self, checkpoint: Optional[str]) -> None:
-        """Take words that only a checkpoint has into the dictionaries."""
+    def complete_dictionaries(self) -> None:
+        """Take words into the dictionaries that only the checkpoint has which will be opened."""
 
     @classmethod
     def check_data(cls, cfg) -> None:
@@ -74,7 +74,7 @@ class LargeVocabulary:
     def __init__(self, cfg, *others):
         super().__init__(cfg, *others)
         self.cfg = cfg  # which fairseq's older tasks call args
-        self.complete_dictionaries(fairseq_patches.opening.get() or opening.checkpoint_of(cfg))
+        self.complete_dictionaries()
         always, every = self.target_marks(), self.marks(self.target_dictionary)
         self.decoding = Decoding(
             cfg,

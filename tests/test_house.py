@@ -44,9 +44,9 @@ MAY_IMPORT = {
     "task_config": "candidates data_folder decoding errors",
     "opening": "errors",
     "trim": "corpus_coverage data_folder errors fairseq_patches files fingerprint models opening progress",
-    "large_vocabulary": "batching data_folder decoding errors fairseq_patches models opening page_turner "
-    "task_config word_tables workers",
-    "language_tokens": "large_vocabulary opening",
+    "large_vocabulary": "batching data_folder decoding errors fairseq_patches models page_turner task_config "
+    "word_tables workers",
+    "language_tokens": "fairseq_patches large_vocabulary opening",
     "tasks": "criterions data_folder decoding errors fairseq_patches language_tokens large_vocabulary task_config "
     "word_tables",
     "commands": "batching candidates corpus_coverage data_folder errors fairseq_patches files fingerprint lexicon "

@@ -33,12 +33,14 @@ def literals(text: str):
 
 
 def checked(text: str, compute: Callable):
+    if not isinstance(text, str):  # as eval does, by which fairseq tells that there is nothing to compute
+        raise TypeError(f"a setting is {type(text).__name__}, not text")
     try:
-        if isinstance(text, str) and len(text) <= MOST:
+        if len(text) <= MOST:
             return compute()
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, OverflowError):
         pass
-    shown = text if isinstance(text, str) and len(text) <= 60 else f"{str(text)[:57]}..."
+    shown = text if len(text) <= 60 else f"{text[:57]}..."
     raise UserError(
         f"a setting is {' '.join(shown.split())!r}, where only numbers, brackets, commas, +, *, True and False may "
         "stand: nothing of it was run. If you did not type it, do not trust the checkpoint that it comes from"

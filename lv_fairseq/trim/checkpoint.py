@@ -102,7 +102,7 @@ class Checkpoint:
 
     def get(self, name: str) -> Any:
         """A setting; None if there is none."""
-        return next((part[name] for part in self.settings() if part.get(name) is not None), None)
+        return next((part[name] for part in self.settings() if name in part), None)
 
     def set(self, name: str, value: Any) -> None:
         """Change a setting wherever it is."""

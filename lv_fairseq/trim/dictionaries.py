@@ -104,6 +104,10 @@ class Languages:
         """What the task puts behind the words of a file, unless they are there."""
         return [*self.tokens(self.names), *(["<mask>"] if self.mask else [])] if self.multilingual else []
 
+    def dropped(self, names: Optional[Sequence[str]]) -> List[str]:
+        """Languages that are not among those to keep; None if all are."""
+        return [] if names is None else [name for name in self.names if name not in names]
+
     def check(self, names: Sequence[str]) -> None:
         if not self.multilingual:
             raise UserError("--keep-languages is for multilingual models: this one has no language tokens")
@@ -184,5 +188,4 @@ def tokens_to_keep(spoken: Languages, words: Words, names: Optional[Sequence[str
     if not spoken.multilingual:
         return set()
     tokens = {word for word in words.words if TOKEN.fullmatch(word)}.union(words.words[words.listed :])
-    others = [] if names is None else [name for name in spoken.names if name not in names]
-    return tokens.difference(spoken.tokens(others))
+    return tokens.difference(spoken.tokens(spoken.dropped(names)))

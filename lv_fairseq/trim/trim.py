@@ -90,7 +90,7 @@ def trim(
     with writing(out), temporary_folder(out) as folder:
         whole = folder / "whole"
         whole.mkdir()
-        write_words(whole, done, need, pieces)
+        write_words(whole, done, need, pieces, spoken.dropped(languages))
         save_rows(whole, checkpoint, words, rows)
         write_settings(whole, out, checkpoint, spoken, languages)
         model = with_tables(checkpoint, lambda ties: selected(folder, checkpoint, ties, rows))
@@ -124,11 +124,15 @@ def find_pieces(data: Path, checkpoint: Path, given: Optional[Path]) -> Optional
     return None
 
 
-def write_words(folder: Path, done: Trimmed, need: Needed, pieces: Optional[PieceModel]) -> None:
-    """Dictionaries and sentencepiece model."""
+def write_words(
+    folder: Path, done: Trimmed, need: Needed, pieces: Optional[PieceModel], dropped: Sequence[str]
+) -> None:
+    """Dictionaries, but for those of languages that are dropped, and sentencepiece model."""
+    others = {f"dict.{name}.txt" for name in dropped}
     contents = {}
     for side, words in done.words.items():
         contents.update(dict.fromkeys(words.files, words.lines(done.rows[side])))
+    contents = {path: content for path, content in contents.items() if path.name not in others}
     if pieces is not None:
         contents[pieces.path] = need.model
     for path, content in contents.items():
