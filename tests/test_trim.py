@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -15,13 +16,14 @@ import pytest
 import torch
 from architectures import ARCHITECTURES
 from fairseq import checkpoint_utils
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, indexed_dataset
 from fairseq.sequence_generator import SequenceGenerator
 from hypothesis import given
 from hypothesis import strategies as st
 from in_process import refused
+from searches import restrict
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
-from small_corpus import configure, write_corpus
+from small_corpus import TAU, configure, train_epochs, write_corpus
 
 from lv_fairseq import UserError
 from lv_fairseq.commands.trim import main
@@ -75,18 +77,6 @@ def loaded(path: Path):
     good there by rounding."""
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)])
     return model.double().eval(), task
-
-
-def restrict(model, rows: torch.Tensor) -> None:
-    """Let a model score these words only."""
-    forward = model.decoder.forward
-
-    def restricted(*args, **kwargs):
-        scores, extra = forward(*args, **kwargs)
-        others = torch.ones(scores.size(-1), dtype=torch.bool).index_fill(0, rows, False)
-        return scores.masked_fill(others, float("-inf")), extra
-
-    model.decoder.forward = restricted
 
 
 def kept_rows(out: Path) -> dict[str, torch.Tensor]:
@@ -211,6 +201,36 @@ def test_trained_rows_go_to_their_places_and_other_rows_stay(folder, name, tmp_p
         else:
             expected = expected.index_copy(0, rows["source" if key.startswith("encoder.") else "target"], value)
         assert torch.equal(after["model"][key], expected)
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "transformer-joined"])
+def test_what_is_fine_tuned_with_pages_finds_back(folder, name, tmp_path):
+    out, rows = trimmed(folder, name), kept_rows(trimmed(folder, name))
+    data = shutil.copytree(out, tmp_path / "data", ignore=shutil.ignore_patterns("*.pt"))
+    for language, side in (("src", "source"), ("tgt", "target")):
+        builder = indexed_dataset.MMapIndexedDatasetBuilder(f"{data}/train.src-tgt.{language}.bin", np.uint16)
+        for start in range(4, 12):
+            builder.add_item(torch.tensor([*range(start, len(rows[side]), 7), 2]))
+        builder.finalize(f"{data}/train.src-tgt.{language}.idx")
+    tuning = configure(data, *TAU, 8, "--optimizer", "adam", "--lr", 0.1, model=ARCHITECTURES[name].flags)
+    train_epochs(*tuning, resume=out / "model.pt", save=tmp_path / "tuned.pt")
+    small, after = (
+        torch.load(tmp_path / "tuned.pt", weights_only=False),
+        merged(folder, name, tmp_path / "tuned.pt", tmp_path / "merged.pt"),
+    )
+    before = torch.load(drawn(folder, name), weights_only=False)
+    assert before["cfg"] == after["cfg"] and list(before["model"]) == list(after["model"])
+    changed = []
+    for key, value in after["model"].items():
+        changed += [key] if not torch.equal(value, before["model"][key]) else []
+        if value.shape == small["model"][key].shape:
+            assert key == "dictionaries" or torch.equal(value, small["model"][key])
+        else:
+            of_side = rows["source" if key.startswith("encoder.") else "target"]
+            others = torch.ones(len(value), dtype=torch.bool).index_fill(0, of_side, False)
+            assert torch.equal(value[of_side], small["model"][key])
+            assert torch.equal(value[others], before["model"][key][others])
+    assert "decoder.embed_tokens.weight" in changed and "dictionaries" not in changed
 
 
 def test_the_optimiser_state_goes_where_values_have_changed(folder, tmp_path):

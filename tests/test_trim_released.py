@@ -7,10 +7,12 @@ import fairseq.options
 import pytest
 import released
 import torch
+from conftest import run_code
 from fairseq import checkpoint_utils, tasks, utils
 from fairseq.data import Dictionary
 from in_process import refused
 from released import KINDS, Model
+from searches import restrict
 from sentencepiece import SentencePieceProcessor
 from small_corpus import converted
 
@@ -87,18 +89,6 @@ class Opened:
         return {number: [(x["tokens"], x["score"].item()) for x in beams] for number, beams in by_sentence}
 
 
-def restrict(model, rows: torch.Tensor) -> None:
-    """Let a model score these words only."""
-    forward = model.decoder.forward
-
-    def restricted(*args, **kwargs):
-        scores, extra = forward(*args, **kwargs)
-        others = torch.ones(scores.size(-1), dtype=torch.bool).index_fill(0, rows, False)
-        return scores.masked_fill(others, float("-inf")), extra
-
-    model.decoder.forward = restricted
-
-
 def test_translations_of_kept_texts_are_those_of_the_whole_model_over_the_kept_words(trimmed):
     model, out = trimmed
     rows = rows_of(out)
@@ -150,6 +140,52 @@ def test_all_languages_stay_unless_some_are_named(tmp_path):
     main(trim_flags(model, tmp_path / "out"))
     words = Dictionary.load(str(tmp_path / "out" / f"dict.{model.source}.txt"))
     assert {model.token(language) for language in model.languages} <= set(words.symbols)
+
+
+def test_a_file_with_languages_is_found_and_trimmed(tmp_path):
+    """Its place in the settings is that of another machine."""
+    model, out = released.made("nllb"), tmp_path / "out"
+    elsewhere = lambda state: named(state, langs=None, lang_dict="/elsewhere/languages.txt")
+    path = released.changed(model, tmp_path / "checkpoint.pt", elsewhere)
+    more = ("--sentencepiece-model", model.folder / "sentencepiece.model", "--keep-languages", "deu_Latn,eng_Latn")
+    main([str(x) for x in (path, *trim_flags(model, out)[1:], *more)])
+    assert (out / "languages.txt").read_text().split() == ["eng_Latn", "deu_Latn"]
+    task = torch.load(out / "checkpoint.pt", weights_only=False)["cfg"]["task"]
+    settings = task if isinstance(task, dict) else vars(task)
+    assert settings["langs"] is None and settings["lang_dict"] == str(out / "languages.txt")
+
+
+def test_plain_fairseq_translates_newly_binarised_text_with_a_trimmed_model(trimmed, tmp_path):
+    """Also NLLB-200's, of which the whole checkpoint has rows that plain fairseq does not know."""
+    model, out = trimmed
+    pieces = SentencePieceProcessor(model_file=str(out / "sentencepiece.model"))
+    for language, text in zip((model.source, model.target), texts(model)):
+        lines = pieces.encode(text.read_text(encoding="utf-8").splitlines(), out_type=str)
+        content = "".join(" ".join(line) + "\n" for line in lines)
+        (tmp_path / f"test.{language}").write_text(content, encoding="utf-8")
+    name = "model_dict.txt" if model.kind == "m2m" else f"dict.{model.source}.txt"
+    binarise = ["-s", model.source, "-t", model.target, "--testpref", tmp_path / "test", "--srcdict", out / name]
+    binarise += ["--tgtdict", out / name, "--destdir", tmp_path / "data"]
+    generate = decoding(model, out)
+    commands = [("preprocess", binarise), ("generate", [tmp_path / "data", *generate[1:]])]
+    program = PROGRAM.format(commands=[(name, [str(x) for x in given]) for name, given in commands])
+    result = run_code(program.replace("lv_translation", "translation"), tmp_path)
+    assert result.returncode == 0, result.stderr
+    found = released.lines_of(result.stdout)
+    ours = released.generate([str(tmp_path / "data"), *generate[1:]])
+    assert found == ours and len(released.translations(found)) == 36
+
+
+PROGRAM = """
+import argparse, importlib, sys, torch
+torch.serialization.add_safe_globals([argparse.Namespace])  # which torch's loader wants to be told
+from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
+TranslationFromPretrainedBARTTask.args = property(lambda self: self.cfg)  # which fairseq 0.12.3.1 forgets to set
+for name, arguments in {commands!r}:
+    sys.argv = ["fairseq", *arguments]
+    importlib.import_module("fairseq_cli." + name).cli_main()
+assert not any(name.split(".")[0] == "lv_fairseq" for name in sys.modules)
+"""
 
 
 def test_trim_and_merge_give_the_released_model_bit_for_bit(trimmed, tmp_path):

@@ -11,7 +11,7 @@ from lv_fairseq.errors import UserError
 from lv_fairseq.files import temporary_folder
 from lv_fairseq.trim.checkpoint import FINGERPRINTS, READS, Checkpoint, Table, chunks, in_a_file, save_state, writing
 from lv_fairseq.trim.rows_file import NAME, KeptRows, load_rows, weights_fingerprint
-from lv_fairseq.trim.trim import refuse_existing, with_tables
+from lv_fairseq.trim.trim import Progress, refuse_existing, with_tables
 
 
 class Merged(NamedTuple):
@@ -40,7 +40,8 @@ def merge(trimmed: Path, into: Path, out: Path, data: Optional[Path] = None) -> 
     tables = {table.name for table in small.tables}
     changed = [name for name in changed if name not in tables and name != FINGERPRINTS]
     with writing(out), temporary_folder(out) as folder:
-        model = with_tables(small, lambda ties: placed(folder, small, whole, ties, kept, changed))
+        place = lambda ties, progress: placed(folder, small, whole, ties, kept, changed, progress)
+        model = with_tables(small, "placing rows", place)
         model.update((name, whole.model[name]) for name in [FINGERPRINTS] if name in whole.model)
         state = {name: value for name, value in whole.state.items() if not changed or name != "last_optimizer_state"}
         save_state({**state, "model": model}, folder / "whole")
@@ -82,7 +83,13 @@ def same(one: Tensor, other: Optional[Tensor]) -> bool:
 
 
 def placed(
-    folder: Path, small: Checkpoint, whole: Checkpoint, ties: List[Table], kept: KeptRows, changed: List[str]
+    folder: Path,
+    small: Checkpoint,
+    whole: Checkpoint,
+    ties: List[Table],
+    kept: KeptRows,
+    changed: List[str],
+    progress: Progress,
 ) -> Tensor:
     """A whole table with the rows of a trimmed one."""
     name, side = ties[0]
@@ -93,6 +100,7 @@ def placed(
     after = in_a_file(folder, name, before.shape, torch.promote_types(before.dtype, new.dtype))
     for some in chunks(len(before), before):
         after[some] = before[some]
+        progress(new.nbytes * (some.stop - some.start) / len(before))
     for some in chunks(len(rows), new):
         if name not in changed and not same(new[some], before[rows[some]]):
             changed.append(name)

@@ -52,6 +52,8 @@ def needed(texts: Sequence[Path], sides: Sequence[Words], pieces: Optional[Piece
                 cut = pieces_of(path, pieces.processor, progress)
                 used |= cut
                 of_text = {word for piece in cut for word in piece.split()}  # as fairseq splits lines
+        if not of_text:
+            raise UserError(f"{path} holds no words")
         if not of_text & known:
             raise UserError(f"{path}: no dictionary has any of its words; is it tokenised as the training text was?")
         words |= of_text & known

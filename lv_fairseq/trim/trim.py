@@ -25,6 +25,8 @@ from lv_fairseq.trim.pieces import PieceModel
 from lv_fairseq.trim.rows_file import save_rows
 from lv_fairseq.trim.texts import Needed, needed
 
+Progress = Callable[[float], None]
+
 
 @dataclass
 class Trimmed:
@@ -93,7 +95,8 @@ def trim(
         write_words(whole, done, need, pieces, spoken.dropped(languages))
         save_rows(whole, checkpoint, words, rows)
         write_settings(whole, out, checkpoint, spoken, languages)
-        model = with_tables(checkpoint, lambda ties: selected(folder, checkpoint, ties, rows))
+        select = lambda ties, progress: selected(folder, checkpoint, ties, rows, progress)
+        model = with_tables(checkpoint, "picking rows", select)
         if FINGERPRINTS in model:
             kept = [[side.words[row] for row in rows[name]] for name, side in words.items()]
             model[FINGERPRINTS] = torch.tensor([fingerprint(symbols) for symbols in kept])
@@ -135,6 +138,10 @@ def write_words(
     contents = {path: content for path, content in contents.items() if path.name not in others}
     if pieces is not None:
         contents[pieces.path] = need.model
+    if len({path.name for path in contents}) < len(contents):
+        raise UserError(
+            f"two of {', '.join(map(str, contents))} have one name, and cannot be in one folder: rename one"
+        )
     for path, content in contents.items():
         (folder / path.name).write_bytes(content)
         done.files[path.name] = path.stat().st_size, len(content)
@@ -169,24 +176,28 @@ def write_settings(
             checkpoint.set(name, ",".join(value) if isinstance(before, str) else value)
 
 
-def with_tables(checkpoint: Checkpoint, make: Callable[[List[Table]], Tensor]) -> Dict[str, Tensor]:
+def with_tables(
+    checkpoint: Checkpoint, what: str, make: Callable[[List[Table], Progress], Tensor]
+) -> Dict[str, Tensor]:
     """All parameters in their order, with new tables: one for all names of a table."""
     model = copy.copy(checkpoint.model)
     ties = checkpoint.ties()
-    with stage("tables of words", len(ties)) as progress:
+    with stage(what, sum(checkpoint.model[tables[0].name].nbytes for tables in ties), "B") as progress:
         for tables in ties:
-            new = make(tables)
+            new = make(tables, progress)
             model.update((table.name, new) for table in tables)
-            progress(1)
     return model
 
 
-def selected(folder: Path, checkpoint: Checkpoint, ties: List[Table], rows: Dict[str, np.ndarray]) -> Tensor:
+def selected(
+    folder: Path, checkpoint: Checkpoint, ties: List[Table], rows: Dict[str, np.ndarray], progress: Progress
+) -> Tensor:
     """Some rows of a table."""
     before, kept = checkpoint.model[ties[0].name], torch.from_numpy(rows[ties[0].side])
     after = in_a_file(folder, ties[0].name, (len(kept), *before.shape[1:]), before.dtype)
     for some in chunks(len(kept), before):
         after[some] = before[kept[some]]
+        progress(before.nbytes * (some.stop - some.start) / len(kept))
     return after
 
 
