@@ -28,7 +28,7 @@ from small_corpus import TAU, configure, train_epochs, write_corpus
 from lv_fairseq import UserError
 from lv_fairseq.commands.trim import main
 from lv_fairseq.trim.dictionaries import Words
-from lv_fairseq.trim.pieces import PieceModel
+from lv_fairseq.trim.pieces import PieceModel, merges
 from lv_fairseq.trim.texts import Needed, needed
 
 KEPT = 20  # words of each language in the texts
@@ -324,6 +324,18 @@ def test_a_character_that_is_known_in_longer_pieces_only_stays_known():
     with_h = {word for word in words if "h" in word}
     assert len(with_h) > 3 and with_h <= need(["a"], words, pieces).words
     assert not with_h <= need(["a"], [*words, "h"], pieces).words
+
+
+def test_a_piece_that_no_dictionary_has_and_that_is_on_the_way_to_others_is_never_written():
+    """Two words are merged by way of one piece, which the dictionary lacks; then one of them is lost."""
+    pieces = piece_model("bpe", False, "")
+    ways = {x.text: set(merges(x.text, pieces.scores)) - {x.text} for x in pieces.pieces if x.text[0] == "\u2581"}
+    pairs = [(a, b, ways[a] & ways[b]) for a in ways for b in ways if a not in ways[b] and b not in ways[a] and a != b]
+    kept, lost, common = next(pair for pair in pairs if pair[2])
+    words = [x.text for x in pieces.pieces if x.text not in common]
+    result = need([kept[1:]], words, pieces)
+    cut = SentencePieceProcessor(model_proto=result.model).encode(lost[1:], out_type=str)
+    assert cut != [lost] == pieces.encode([lost[1:]])[0] and set(cut) <= result.words
 
 
 def test_characters_that_only_the_dictionary_knows_stay():

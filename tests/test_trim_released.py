@@ -1,6 +1,8 @@
 """lv-trim on models of the structure of NLLB-200, M2M-100, mBART-50 and mBART cc25."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import fairseq.options
@@ -229,6 +231,10 @@ def test_what_released_models_cannot_be_trimmed_to_is_said_in_one_line(tmp_path,
     pretraining = released.changed(
         nllb, tmp_path / "other.pt", lambda state: named(state, _name="multilingual_denoising")
     )
+    os.mkfifo(tmp_path / "pipe")
+    two = shutil.copytree(nllb.data, tmp_path / "two")
+    for name in ("a.model", "b.model"):
+        shutil.copy(nllb.folder / "sentencepiece.model", two / name)
     before = sorted(tmp_path.iterdir())
     keep = lambda *paths: ["--keep", *paths]
     for word, flags in (
@@ -238,6 +244,8 @@ def test_what_released_models_cannot_be_trimmed_to_is_said_in_one_line(tmp_path,
         ("which the dictionary lacks", trim_flags(m2m, out)[:-1]),
         ("cut into pieces already", [*trim_flags(nllb, out), *keep(pieces)]),
         ("there is no gone.txt", [missing, *trim_flags(nllb, out)[1:]]),
+        ("holds several files", [alone, *trim_flags(nllb, out)[1:], "--data", two]),
+        ("ordinary file", [*trim_flags(nllb, out), *keep(tmp_path / "pipe")]),
         ("--sentencepiece-model", [alone, *trim_flags(nllb, out)[1:]]),
         ("multilingual_denoising", [pretraining, *trim_flags(nllb, out)[1:]]),
         ("holds no dict.LANG.txt", [*trim_flags(nllb, out), "--data", tmp_path / "data"]),

@@ -28,7 +28,7 @@ cut into smaller pieces, and get no more unknown ones; of a model of whole words
 def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="lv-trim",
-        description="Makes a smaller model of one with a very large vocabulary: an ordinary checkpoint, dictionaries "
+        description="Makes a smaller model of one with a very large vocabulary: an ordinary checkpoint, dictionaries\n"
         "and sentencepiece model with what some texts need. Or puts the fine-tuned rows of such a model back.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -107,7 +107,7 @@ def show(done: Trimmed) -> None:
         lines.append((name, f"{before:,}", f"{after:,}", "bytes"))
     seconds = [measure(path) for path in (done.checkpoint.path, done.path)]
     for what, times in zip(("to open and read it", "to score one position"), zip(*seconds)):
-        lines.append((what, *(f"{time:.4f}" for time in times), "seconds"))
+        lines.append((what, *(f"{time:.6f}" for time in times), "seconds"))
     widths = [max(map(len, column)) for column in zip(*lines)]
     for what, *numbers, unit in [("", "before", "after", ""), *lines]:
         cells = [what.ljust(widths[0]), *(x.rjust(max(width, 6)) for x, width in zip(numbers, widths[1:])), unit]

@@ -4,6 +4,7 @@ It is mapped, so that only what is looked at is read. Tables are known by their 
 """
 
 import os
+import tempfile
 from argparse import Namespace
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from lv_fairseq.fairseq_patches.checkpoints import load
 from lv_fairseq.files import open_file
 from lv_fairseq.models.families import FAMILIES
 
-READS = {"source": "encoder.embed_tokens.", "target": "decoder.embed_tokens."}
+READS = {"source": "encoder.embed_tokens.weight", "target": "decoder.embed_tokens.weight"}
 SCORES = (*dict.fromkeys(f"decoder.{family.places.scores}" for family in FAMILIES), "decoder.embed_out")
 SHARED = ("share_all_embeddings", "share_decoder_input_output_embed", "share_input_output_embed")
 SPECIAL = ("adaptive_softmax.", "embed_tokens.embeddings.")  # an adaptive softmax, an adaptive input
@@ -57,27 +58,27 @@ class Checkpoint:
     def _tables(self) -> List[Table]:
         if any(part in name for name in self.model for part in SPECIAL):
             raise UserError(f"{self.path} has an adaptive input or softmax in the place of tables of words")
-        found = {side: [name for name in self.model if name.startswith(READS[side])] for side in READS}
-        if any(len(names) != 1 for names in found.values()):
-            raise UserError(f"{self.path} is no translation model with tables of words: it lacks encoder.embed_tokens")
-        found["target"] += [name for name in self.model if scores_words(name)]
-        if len(found["target"]) == 1 and not any(self.get(name) for name in SHARED):
+        for name in READS.values():
+            if name not in self.model or self.model[name].dim() != 2:
+                raise UserError(f"{self.path} is no translation model with tables of words: it lacks {name}")
+        tables = [Table(name, side) for side, name in READS.items()]
+        tables += [Table(name, "target") for name in self.model if scores_words(name)]
+        if len(tables) == len(READS) and not any(self.get(name) for name in SHARED):
             raise UserError(f"{self.path} scores words in a way that is not known: it has none of {', '.join(SCORES)}")
-        tables = [Table(name, side) for side, names in found.items() for name in names]
         for table in tables:
             if self.model[table.name].dim() and len(self.model[table.name]) != self.rows(table.side):
-                raise UserError(f"{self.path}: {table.name} has not as many rows as {READS[table.side]}weight")
+                raise UserError(f"{self.path}: {table.name} has not as many rows as {READS[table.side]}")
         return [table for table in tables if self.model[table.name].dim()]
 
     def rows(self, side: str) -> int:
-        return len(self.model[READS[side] + "weight"])
+        return len(self.model[READS[side]])
 
     @property
     def scoring(self) -> str:
         """The name of the matrix that words are scored with."""
         names = [table.name for table in self.tables if scores_words(table.name)]
         matrices = [name for name in names if self.model[name].dim() == 2 and self.model[name].size(1) > 1]
-        return matrices[-1] if matrices else READS["target"] + "weight"
+        return matrices[-1] if matrices else READS["target"]
 
     def ties(self) -> List[List[Table]]:
         """The tables, those that are one parameter under several names together."""
@@ -91,7 +92,7 @@ class Checkpoint:
     def settings(self) -> Iterator[Any]:
         """Every place of the checkpoint that may hold a setting, that of the task first: dictionaries, or namespaces'
         own."""
-        cfg = self.state.get("cfg") or {}
+        cfg = self._cfg
         parts = [cfg.get("task"), cfg.get("model"), cfg.get("bpe"), self.state.get("args")]
         parts += [part for name, part in cfg.items() if name not in ("task", "model", "bpe")]
         for part in parts:
@@ -112,9 +113,14 @@ class Checkpoint:
 
     @property
     def task(self) -> Optional[str]:
-        cfg = self.state.get("cfg") or {}
-        task = cfg.get("task") or {}
-        return (vars(task) if isinstance(task, Namespace) else task).get("_name") or self.get("task")
+        task = self._cfg.get("task")
+        task = vars(task) if isinstance(task, Namespace) else task
+        return (task.get("_name") if isinstance(task, dict) else None) or self.get("task")
+
+    @property
+    def _cfg(self) -> Dict:
+        cfg = self.state.get("cfg")
+        return cfg if isinstance(cfg, dict) else {}
 
 
 def scores_words(name: str) -> bool:
@@ -127,13 +133,13 @@ def chunks(rows: int, table: Tensor) -> Iterator[slice]:
     return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 
-def in_a_file(folder: Path, name: str, shape: Tuple[int, ...], dtype: torch.dtype) -> Tensor:
+def in_a_file(folder: Path, shape: Tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """A tensor whose memory is a new file, so that it may be larger than memory is."""
     size = torch.Size(shape).numel()
-    path = folder / name
-    with open(path, "xb") as file:  # a full disk is an error here, and would be a signal later
+    number, path = tempfile.mkstemp(dir=folder)
+    with open(number, "wb") as file:  # a full disk is an error here, and would be a signal later
         os.posix_fallocate(file.fileno(), 0, max(1, size * dtype.itemsize))
-    return torch.from_file(str(path), shared=True, size=size, dtype=dtype).view(shape)
+    return torch.from_file(path, shared=True, size=size, dtype=dtype).view(shape)
 
 
 def save_state(state: Dict[str, Any], path: Path) -> None:

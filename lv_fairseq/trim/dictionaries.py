@@ -88,11 +88,14 @@ class Languages:
         names = checkpoint.get("langs")
         if names is None and checkpoint.get("lang_dict"):
             self.file = found(folder, checkpoint.get("lang_dict"))
-            names = [line.strip() for line in self.file.read_text(encoding="utf-8").splitlines() if line.strip()]
+            content = self.file.read_bytes().decode(errors="replace")
+            names = [line.strip() for line in content.splitlines() if line.strip()]
         if names is None and self.multilingual:
             names = sorted({name for pair in listed(checkpoint.get("lang_pairs")) for name in pair.split("-")})
         self.names = listed(names)
         style = "mbart" if task_of(checkpoint) == BART else checkpoint.get("lang_tok_style") or "multilingual"
+        if style not in STYLES:
+            raise UserError(f"{checkpoint.path} has language tokens of a style that is not known: {style}")
         self.style = STYLES[style]
         self.specs = [SPECS.get(spec, "") for spec in listed(checkpoint.get("langtoks_specs") or "main")]
         self.mask = style == "mbart" or "mono_dae" in (checkpoint.get("extra_data") or {})
@@ -121,7 +124,9 @@ class Languages:
 
 def listed(value: Union[None, str, Sequence[str]]) -> List[str]:
     """A setting that may be text with commas or a list."""
-    return [part for part in value.split(",") if part] if isinstance(value, str) else list(value or [])
+    if isinstance(value, str):
+        return [part for part in value.split(",") if part]
+    return list(map(str, value)) if isinstance(value, (list, tuple)) else []
 
 
 def found(folder: Path, name: str) -> Path:
@@ -144,8 +149,8 @@ def files_of(checkpoint: Checkpoint, folder: Path, spoken: Languages) -> Dict[st
     for place, side in enumerate(READS):
         own = checkpoint.get(f"{side}_dict")
         pairs = [pair.split("-") for pair in listed(checkpoint.get("lang_pairs"))]
-        spoken = {pair[place] for pair in pairs if len(pair) == 2}
-        of_side = [path for name, path in there.items() if name in spoken] or list(there.values())
+        named = {pair[place] for pair in pairs if len(pair) == 2}
+        of_side = [path for name, path in there.items() if name in named] or list(there.values())
         files[side] = [found(folder, own)] if own else of_side
         if not files[side]:
             raise UserError(f"{folder} holds no dict.LANG.txt of the checkpoint's languages: copy its dictionary there")

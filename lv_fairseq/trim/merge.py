@@ -97,7 +97,7 @@ def placed(
     before = whole.model.get(name)
     if before is None:  # a new name for what an older fairseq shared without saying so
         before = whole.model[whole.scoring]
-    after = in_a_file(folder, name, before.shape, torch.promote_types(before.dtype, new.dtype))
+    after = in_a_file(folder, before.shape, torch.promote_types(before.dtype, new.dtype))
     for some in chunks(len(before), before):
         after[some] = before[some]
         progress(new.nbytes * (some.stop - some.start) / len(before))

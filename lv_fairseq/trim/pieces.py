@@ -21,7 +21,7 @@ is in the dictionary only as a part of longer pieces, another way to cut its nei
 
 import struct
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 import sentencepiece
 
@@ -132,8 +132,9 @@ def merges(piece: str, scores: Dict[str, float]) -> Iterator[str]:
         yield pairs[best]
 
 
-def fields(message: bytes) -> Iterator[Tuple[int, object, bytes]]:
+def fields(message: bytes) -> Iterator[Tuple[int, Any, bytes]]:
     """The fields of a message: number, value, and all bytes of the field."""
+    value: Any
     place = 0
     while place < len(message):
         start = place

@@ -62,7 +62,7 @@ def load_rows(path: Path) -> KeptRows:
         digest = about["checkpoint"]["fingerprint"]
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise damaged from None
     for side, kept in rows.items():
         if kept.dtype != np.int64 or kept.ndim != 1 or type(sizes[side]) is not int or type(digest) is not str:

@@ -37,10 +37,10 @@ def needed(texts: Sequence[Path], sides: Sequence[Words], pieces: Optional[Piece
     """
     for path in texts:  # before minutes of reading
         size_of(path)
+        if pieces is not None and not path.is_file():
+            raise UserError(f"{path} is no ordinary file, and would have to be read twice: save it as one")
     dictionaries = [set(side.words) for side in sides]
     known = set().union(*dictionaries)
-    if pieces is None and any(word.startswith(SPACE) for word in sides[0].words):
-        raise UserError("the dictionary holds pieces of sentencepiece: name its model with --sentencepiece-model FILE")
     words: Set[str] = set()
     used: Set[str] = set()
     unknown: Dict[str, Path] = {}

@@ -23,7 +23,7 @@ from lv_fairseq.trim.checkpoint import FINGERPRINTS, Checkpoint, Table, chunks, 
 from lv_fairseq.trim.dictionaries import Languages, Words, listed, name_pair, tokens_to_keep, words_of
 from lv_fairseq.trim.pieces import PieceModel
 from lv_fairseq.trim.rows_file import save_rows
-from lv_fairseq.trim.texts import Needed, needed
+from lv_fairseq.trim.texts import SPACE, Needed, needed
 
 Progress = Callable[[float], None]
 
@@ -77,7 +77,7 @@ def trim(
     if languages is not None:
         spoken.check(languages)
     words = words_of(checkpoint, data, spoken)
-    pieces = find_pieces(data, path, sentencepiece_model)
+    pieces = find_pieces(data, path, sentencepiece_model, words)
     need = needed(texts, list(words.values()), pieces)
     if need.unknown and pieces is not None and not allow_unknown:
         piece, text = next(iter(need.unknown.items()))
@@ -114,17 +114,20 @@ def refuse_existing(out: Path) -> None:
         raise UserError(f"there is no folder {out.absolute().parent} to write {out.name} to")
 
 
-def find_pieces(data: Path, checkpoint: Path, given: Optional[Path]) -> Optional[PieceModel]:
-    """The sentencepiece model that is named, or that is alone beside the dictionaries or the checkpoint."""
+def find_pieces(data: Path, checkpoint: Path, given: Optional[Path], words: Dict[str, Words]) -> Optional[PieceModel]:
+    """The sentencepiece model that is named, or that is alone beside the dictionaries or the checkpoint; None if they
+    hold no pieces."""
     if given is not None:
         return PieceModel(given)
+    if not any(word.startswith(SPACE) for side in words.values() for word in side.words):
+        return None
     for folder in (data, checkpoint.absolute().parent):
         models = sorted(folder.glob("*.model"))
-        if len(models) > 1:
-            raise UserError(f"{folder} holds several sentencepiece models: name one with --sentencepiece-model FILE")
-        if models:
+        if len(models) == 1:
             return PieceModel(models[0])
-    return None
+        if models:
+            raise UserError(f"{folder} holds several files *.model: name the one with --sentencepiece-model FILE")
+    raise UserError("the dictionary holds pieces of sentencepiece: name its model with --sentencepiece-model FILE")
 
 
 def write_words(
@@ -194,7 +197,7 @@ def selected(
 ) -> Tensor:
     """Some rows of a table."""
     before, kept = checkpoint.model[ties[0].name], torch.from_numpy(rows[ties[0].side])
-    after = in_a_file(folder, ties[0].name, (len(kept), *before.shape[1:]), before.dtype)
+    after = in_a_file(folder, (len(kept), *before.shape[1:]), before.dtype)
     for some in chunks(len(kept), before):
         after[some] = before[kept[some]]
         progress(before.nbytes * (some.stop - some.start) / len(kept))
