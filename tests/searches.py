@@ -297,3 +297,15 @@ def assert_same(result, expected, without_attention=False, **close):
 
 
 CLOSE = dict(rtol=1e-5, atol=1e-5)
+
+
+def restrict(model, words: torch.Tensor) -> None:
+    """Let a model of fairseq score these words only: the others are impossible, before any softmax."""
+    forward = model.decoder.forward
+
+    def restricted(*args, **kwargs):
+        scores, extra = forward(*args, **kwargs)
+        others = torch.ones(scores.size(-1), dtype=torch.bool).index_fill(0, words, False)
+        return scores.masked_fill(others, float("-inf")), extra
+
+    model.decoder.forward = restricted

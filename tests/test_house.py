@@ -44,19 +44,20 @@ MAY_IMPORT = {
     "criterions": "errors models softmax",
     "task_config": "candidates data_folder decoding errors",
     "opening": "errors",
+    "trim": "corpus_coverage data_folder errors fairseq_patches files fingerprint models opening progress",
     "large_vocabulary": "batching data_folder decoding errors fairseq_patches models page_turner task_config "
     "word_tables workers",
     "language_tokens": "fairseq_patches large_vocabulary opening",
     "tasks": "criterions data_folder decoding errors fairseq_patches language_tokens large_vocabulary task_config "
     "word_tables",
     "commands": "batching candidates corpus_coverage data_folder errors fairseq_patches files fingerprint lexicon "
-    "partitions processes progress report word_tables",
+    "partitions processes progress report trim word_tables",
     "lv_fairseq": "errors lexicon models partitions tasks",
 }
 CONNECT = "models decoding criterions task_config opening large_vocabulary tasks commands fairseq_patches".split()
 KNOW = {  # libraries, and the rooms that may know them
     "fairseq": [*CONNECT, "index_file", "data_folder", "batching", "rnnsearch"],
-    "torch": [*CONNECT, "batching", "rnnsearch", "word_tables", "softmax", "page_turner", "workers", "watch"],
+    "torch": [*CONNECT, "batching", "rnnsearch", "word_tables", "softmax", "page_turner", "workers", "watch", "trim"],
     "fairseq_cli": [],
 }
 LONGEST = 60  # lines of a function

@@ -8,7 +8,7 @@ import re
 import types
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, BinaryIO, Callable, Dict, NamedTuple, Optional
 
 import torch
 from fairseq import checkpoint_utils
@@ -56,29 +56,36 @@ def load_safely() -> None:
     """
     torch.serialization.add_safe_globals([argparse.Namespace])
 
-    def load_any(file, *args, **kwargs):
-        try:
-            return torch.load(file.name, *args, mmap=True, weights_only=True, **kwargs)
-        except (AttributeError, RuntimeError, ValueError):  # not a file, or in torch's old format
-            file.seek(0)
-        return torch.load(file, *args, weights_only=True, **kwargs)
-
-    def load(file, *args, **kwargs):
-        try:
-            state = load_any(file, *args, **kwargs)
-        except (*WRONG, MemoryError) as error:
-            raise UserError(f"the checkpoint {file.name} cannot be used: {unreadable(file.name, error)}") from error
-        refuse_references(file.name, state)
-        return beside.fetch(state, Path(file.name))
-
     class Torch(types.ModuleType):
         """torch, as fairseq.checkpoint_utils sees it."""
 
         def __getattr__(self, name):
             return getattr(torch, name)
 
+    def load_with_tables(file, *args, **kwargs):
+        return beside.fetch(load(file, *args, **kwargs), Path(file.name))
+
     checkpoint_utils.torch = Torch("torch")
-    checkpoint_utils.torch.load = load
+    checkpoint_utils.torch.load = load_with_tables
+
+
+def load(file: BinaryIO, *args, **kwargs) -> Any:
+    """What torch has saved in a file, read with its safe loader, and mapped where it can be."""
+    torch.serialization.add_safe_globals([argparse.Namespace])
+    try:
+        state = load_any(file, *args, **kwargs)
+    except (*WRONG, MemoryError) as error:
+        raise UserError(f"the checkpoint {file.name} cannot be used: {unreadable(file.name, error)}") from error
+    refuse_references(file.name, state)
+    return state
+
+
+def load_any(file: BinaryIO, *args, **kwargs) -> Any:
+    try:
+        return torch.load(file.name, *args, mmap=True, weights_only=True, **kwargs)
+    except (AttributeError, RuntimeError, ValueError):  # not a file, or in torch's old format
+        file.seek(0)
+    return torch.load(file, *args, weights_only=True, **kwargs)
 
 
 def unreadable(path: str, error: BaseException) -> str:
