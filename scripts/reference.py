@@ -86,7 +86,11 @@ def sections() -> Iterator[List[str]]:
 
     table = ["", "| flag | |", "|---|---|"]
     for heading, options, inherited in (
-        ("`--task lv_translation`", LVTranslationConfig, TranslationConfig),
+        (
+            "`--task lv_translation`, `lv_translation_multi_simple_epoch`, `lv_translation_from_pretrained_bart`",
+            LVTranslationConfig,
+            TranslationConfig,
+        ),
         ("`--criterion partition_cross_entropy`", PartitionCrossEntropyConfig, object),
         ("`--arch rnnsearch`, `rnnsearch_small`", RNNSearchConfig, object),
     ):
