@@ -84,6 +84,10 @@ def main(folder: str, cases: list, tries: int, seed: str) -> None:
     import sacrebleu  # noqa: F401
 
     import lv_fairseq
+    import lv_fairseq.commands.coverage
+    import lv_fairseq.commands.lexicon
+    import lv_fairseq.commands.partition
+    import lv_fairseq.commands.report
 
     lv_fairseq.register()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)

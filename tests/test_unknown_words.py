@@ -268,7 +268,9 @@ def test_a_dictionary_knows_words_as_long_as_their_hypothesis_is_there():
     for hypothesis in hypotheses:
         words.forget_with(hypothesis, hypothesis.tolist())
     numbers = [int(hypothesis[1]) for hypothesis in hypotheses]
-    del hypothesis, hypotheses[:6]
+    del hypothesis
+    for _ in range(6):
+        del hypotheses[0]
     expected = [words.unk_word] * 4 + [f"word {i}" for i in range(4, 9)]  # two more than are needed
     assert [words[number] for number in numbers] == expected
 

@@ -284,10 +284,10 @@ def test_rows_that_nobody_has_met_take_no_place_on_the_disk(tmp_path):
     table = make(Layout(1_000_000, (Field("values", (256,), torch.float32),), Recipe(UNIFORM, 0.0, 1.0)), tmp_path)
     table.put(torch.tensor([3, 999_999]), torch.ones(2, 256))
     used, size = os.fstat(table.file.fileno()).st_blocks * 512, os.fstat(table.file.fileno()).st_size
-    assert size > 1_000_000_000 and used < 2_000_000
+    assert size > 1_000_000_000 and used < 5_000_000
     copy = make(table.layout, tmp_path)
     share_or_copy(table.file.fileno(), copy.file.fileno())
-    assert os.fstat(copy.file.fileno()).st_blocks * 512 < 2_000_000
+    assert os.fstat(copy.file.fileno()).st_blocks * 512 < 5_000_000
     words = torch.tensor([2, 3, 999_999])
     assert torch.equal(copy.rows(words), table.rows(words)) and copy.rows(words)[1:].eq(1).all()
 
@@ -331,7 +331,7 @@ def test_a_disk_that_is_full_is_told_in_one_line(tmp_path):
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
         with pytest.raises(UserError, match=f"cannot write word tables to {tmp_path}: File too large"):
-            table.put(torch.tensor([999]), torch.ones(1, 256))
+            table.put(torch.arange(1000), torch.ones(1000, 256))
         with pytest.raises(UserError, match="cannot write word tables to"):
             make(layout, tmp_path)
     finally:
