@@ -7,6 +7,7 @@ that `signals_as_exit` makes of a signal, finds what to remove at any moment. On
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -17,6 +18,7 @@ from typing import BinaryIO, Iterator
 from lv_fairseq.errors import UserError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+HIDDEN = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 FICLONE = 0x40049409  # Linux: let a file have the blocks of another one until either is written to
 
 
@@ -114,6 +116,19 @@ def temporary_folder(beside: Path) -> Iterator[Path]:
 def hidden(path: Path) -> Path:
     """A name that nobody can guess, next to ``path``, not longer than file systems take."""
     return path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.tmp")
+
+
+def remove_left(folder: Path, begin: str, before: float) -> None:
+    """Remove what a process that was killed has not finished: files with `hidden` names that begin so.
+
+    Args:
+        before: those that were written to since then may be of a process that is at work
+    """
+    for path in folder.glob(f".{begin}*.tmp"):
+        with suppress(OSError):
+            if HIDDEN.fullmatch(path.name) and not path.is_symlink() and path.is_file():
+                if path.stat().st_mtime < before:
+                    path.unlink()
 
 
 def mode_of(path: Path):

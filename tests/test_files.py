@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from lv_fairseq.errors import UserError
-from lv_fairseq.files import copied_whole, hidden, temporary_folder, written_whole
+from lv_fairseq.files import copied_whole, hidden, remove_left, temporary_folder, written_whole
 
 
 def mode(path) -> int:
@@ -146,3 +146,16 @@ def test_a_copy_that_is_no_link_may_be_written_to(tmp_path):
     copied_whole(tmp_path / "one", tmp_path / "two")
     (tmp_path / "two").write_text("two")
     assert (tmp_path / "one").read_text() == "one"
+
+
+def test_what_a_killed_process_has_not_finished_is_removed_and_nothing_else(tmp_path):
+    names = [".checkpoint_last.pt.0123456789abcdef.tmp", ".checkpoint1.pt.0123456789abcdef.tmp"]
+    names += ["checkpoint1.pt", ".checkpoint.tmp", ".other.0123456789abcdef.tmp"]
+    for name in names:
+        (tmp_path / name).write_text("half")
+        os.utime(tmp_path / name, (1000, 1000))
+    os.utime(tmp_path / names[1], (3000, 3000))  # somebody is still writing to it
+    (tmp_path / ".checkpoint2.pt.0123456789abcdef.tmp").symlink_to(tmp_path / "checkpoint1.pt")
+    remove_left(tmp_path, "checkpoint", before=2000)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {*names[1:], ".checkpoint2.pt.0123456789abcdef.tmp"}

@@ -89,3 +89,8 @@ def test_the_commands_of_the_tutorial_work_as_they_are_written(tmp_path):
     assert len(re.findall("^H-", printed, re.MULTILINE)) == 6  # three sentences each, typed twice
     assert "unknown words replaced" in printed
     pasted("docs/architectures.md", tmp_path)
+
+
+@pytest.mark.slow
+def test_the_commands_for_released_models_work_as_they_are_written(tmp_path):
+    assert "nothing differs from it" in pasted("docs/released-models.md", tmp_path)

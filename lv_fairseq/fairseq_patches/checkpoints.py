@@ -5,6 +5,7 @@ import functools
 import os
 import pickle
 import re
+import time
 import types
 from contextvars import ContextVar
 from pathlib import Path
@@ -16,7 +17,7 @@ from fairseq.file_io import IOPathManager, PathManager
 from omegaconf.errors import OmegaConfBaseException
 
 from lv_fairseq.errors import UserError, behind
-from lv_fairseq.files import copied_whole, written_whole
+from lv_fairseq.files import copied_whole, remove_left, written_whole
 
 # how fairseq begins what it says of checkpoints and flags that do not go together
 PLAIN = ("--", "Criterion does not match", "Optimizer does not match", "Cannot load model parameters")
@@ -189,13 +190,14 @@ def write_whole() -> None:
         with written_whole(filename) as file:
             checkpoint_utils._torch_persistent_save(obj, file)
 
-    save_all = checkpoint_utils.save_checkpoint
+    save_all, began = checkpoint_utils.save_checkpoint, time.time()
 
     @functools.wraps(save_all)  # fairseq keeps the best score so far as an attribute
     def save_and_tidy(cfg, trainer, *args, **kwargs):
         saved = save_all(cfg, trainer, *args, **kwargs)
         if trainer.data_parallel_rank == 0 and os.path.isdir(cfg.save_dir):
             beside.tidy(Path(cfg.save_dir))
+            remove_left(Path(cfg.save_dir), "checkpoint", before=began)
         return saved
 
     checkpoint_utils.torch_persistent_save = save_whole
