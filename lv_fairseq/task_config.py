@@ -192,7 +192,7 @@ TRAINING = (
     "proposal",
     "hide_rare_words",
 )
-TRAINING += ("sort_window", "word_table_dir")
+TRAINING += ("sort_window",)
 LISTS = ("lexicon", "frequent_words", "candidate_frequent", "candidate_per_word", "candidate_source_words")
 LISTS += ("candidate_scope", "print_candidates", "validation_vocab")
 

@@ -23,9 +23,12 @@ from lv_fairseq.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-ANSWER = 20  # seconds in which the machine of a worker has to answer
+ANSWER = 20  # seconds in which a worker has to answer at the beginning
+SILENCE = 240  # and its machine later: a network or a virtual machine may pause
 NOTICE = 2  # seconds in which the end of a worker is noticed by those who see what it leads to
 BY_ITSELF, AT_LAST = 5, 20  # seconds after which a worker that goes on is interrupted, and then ends at once
+undisturbed = threading.RLock()  # held by who must not be interrupted: a checkpoint is written to its end
+SAVING = 600  # seconds, at most
 GOODBYE = -1  # in the place of the number of a worker that is gone
 Connections = Dict[socket.socket, int]  # with the number of the worker at the other end
 
@@ -48,7 +51,10 @@ def watching(address: str) -> Iterator[None]:
         raise (watch.error() or error) from None
     except SystemExit as stopped:
         raise (watch.error() or stopped) from None
-    watch.part()
+    else:
+        watch.part()
+    finally:
+        watch.left.set()
 
 
 def connect(address: str) -> Connections:
@@ -98,7 +104,7 @@ def kept_alive(connection: socket.socket) -> socket.socket:
     """A connection whose other machine the kernel asks from time to time whether it is there."""
     connection.settimeout(None)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", ANSWER // 2), ("TCP_KEEPINTVL", ANSWER // 4), ("TCP_KEEPCNT", 2)):
+    for name, value in (("TCP_KEEPIDLE", SILENCE // 4), ("TCP_KEEPINTVL", SILENCE // 8), ("TCP_KEEPCNT", 6)):
         if hasattr(socket, name):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return connection
@@ -125,6 +131,11 @@ def number_in(received: bytes) -> int:
     return int.from_bytes(received, "little", signed=True)
 
 
+def wait_for_saving() -> None:
+    if undisturbed.acquire(timeout=SAVING):
+        undisturbed.release()
+
+
 class Watch:
     """A thread that waits for what comes over the connections: a goodbye, the number of a worker that is gone, or
     nothing any more. They stay open until the process ends, so that others learn of its end."""
@@ -132,7 +143,7 @@ class Watch:
     def __init__(self, others: Connections):
         self.others, self.first = others, dist.get_rank() == 0
         self.gone: Optional[int] = None
-        self.noticed = threading.Event()
+        self.noticed, self.left = threading.Event(), threading.Event()
         os.register_at_fork(after_in_child=self.close)  # processes that read data would keep them open
         self.thread = threading.Thread(target=self.run, name="watch", daemon=True)
         self.thread.start()
@@ -161,10 +172,13 @@ class Watch:
 
     def end(self) -> None:
         """Collectives with a worker that is gone fail by themselves, if not all."""
-        pause = threading.Event()
-        pause.wait(BY_ITSELF)
+        if self.left.wait(BY_ITSELF):
+            return
+        wait_for_saving()
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # so that it does not leave half a file
-        pause.wait(AT_LAST)
+        if self.left.wait(AT_LAST):
+            return
+        wait_for_saving()
         print(self.error(), file=sys.stderr, flush=True)
         os._exit(1)
 

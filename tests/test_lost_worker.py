@@ -67,7 +67,7 @@ def test_the_others_end_when_one_is_killed(corpus, tmp_path, start, rank, backen
     assert seconds < MINUTE and started.process.returncode == 1, said
     assert sum(f"the worker of rank {rank} " in line for line in said.splitlines()) == 1, said
     assert "fairseq/trainer.py" not in said, said  # of a stack trace
-    assert not list(save.glob(".*")), "a temporary file is left"
+    assert rank == 0 or not list(save.glob(".*")), "a temporary file is left"  # the first one saves
     faults.report(
         f"kill -9 of the worker of rank {rank}, started by {start}, {backend}", seconds_until_all_ended=seconds
     )

@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from lv_fairseq.errors import UserError, behind
 from lv_fairseq.files import copied_whole, remove_left, written_whole
+from lv_fairseq.watch import undisturbed
 
 # how fairseq begins what it says of checkpoints and flags that do not go together
 PLAIN = ("--", "Criterion does not match", "Optimizer does not match", "Cannot load model parameters")
@@ -183,21 +184,30 @@ def write_whole() -> None:
     save = checkpoint_utils.torch_persistent_save
 
     def save_whole(obj, filename: str, async_write: bool = False) -> None:
-        obj = beside.store(obj, Path(filename))
-        if async_write:
+        stored = beside.store(obj, Path(filename))
+        if async_write and stored is obj:  # else its tables would look as if nobody needed them
             save(obj, filename, async_write)
             return
-        with written_whole(filename) as file:
-            checkpoint_utils._torch_persistent_save(obj, file)
+        try:
+            with written_whole(filename) as file:
+                checkpoint_utils._torch_persistent_save(stored, file)
+        except BaseException:
+            beside.tidy(Path(filename).parent)
+            raise
 
     save_all, began = checkpoint_utils.save_checkpoint, time.time()
 
     @functools.wraps(save_all)  # fairseq keeps the best score so far as an attribute
     def save_and_tidy(cfg, trainer, *args, **kwargs):
-        saved = save_all(cfg, trainer, *args, **kwargs)
-        if trainer.data_parallel_rank == 0 and os.path.isdir(cfg.save_dir):
-            beside.tidy(Path(cfg.save_dir))
-            remove_left(Path(cfg.save_dir), "checkpoint", before=began)
+        def tidy():  # before too: what a full disk or a kill has left may be what there is no room for now
+            if trainer.data_parallel_rank == 0 and os.path.isdir(cfg.save_dir):
+                beside.tidy(Path(cfg.save_dir))
+                remove_left(Path(cfg.save_dir), "checkpoint", before=began)
+
+        with undisturbed:
+            tidy()
+            saved = save_all(cfg, trainer, *args, **kwargs)
+            tidy()
         return saved
 
     checkpoint_utils.torch_persistent_save = save_whole

@@ -130,8 +130,9 @@ def listed(value: Union[None, str, Sequence[str]]) -> List[str]:
 
 
 def found(folder: Path, name: str) -> Path:
-    """A file that a setting names: of that name in the data folder, beside it, or where the setting says."""
-    for path in (folder / Path(name).name, folder.parent / Path(name).name, Path(name)):
+    """A file that a setting names: of that name in the data folder, or beside it. Not where the setting says: a
+    stranger may have written it."""
+    for path in (folder / Path(name).name, folder.parent / Path(name).name):
         if path.is_file():
             return path
     raise UserError(f"there is no {Path(name).name} in {folder}, which the checkpoint's settings name: copy it there")
@@ -176,6 +177,12 @@ def words_of(checkpoint: Checkpoint, folder: Path, spoken: Languages) -> Dict[st
             )
         words += last_words(words, rows - len(words), {}) or fillers(words, rows - len(words))
         sides[side] = Words(files, words, count)
+    shared = any(len({table.side for table in tables}) > 1 for tables in checkpoint.ties())
+    if shared and sides["source"].words != sides["target"].words:
+        raise UserError(
+            f"{checkpoint.path} has one table for both languages, {folder} different dictionaries: name the folder "
+            "that it was trained with"
+        )
     saved = checkpoint.model.get(FINGERPRINTS)
     if saved is not None and saved.tolist() != [fingerprint(side.words) for side in sides.values()]:
         raise UserError(f"{checkpoint.path} is of other dictionaries than {folder} holds: name those of its training")

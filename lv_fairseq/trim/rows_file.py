@@ -37,7 +37,7 @@ def weights_fingerprint(checkpoint: Checkpoint) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
     for table in checkpoint.tables:
         tensor = checkpoint.model[table.name]
-        some = torch.linspace(0, len(tensor) - 1, min(SAMPLE, len(tensor))).long()
+        some = torch.linspace(0, len(tensor) - 1, min(SAMPLE, len(tensor)), dtype=torch.float64).long()
         digest.update(tensor[some].contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 

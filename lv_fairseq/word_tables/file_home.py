@@ -125,6 +125,7 @@ class FileHome(Home):
         stored = [getattr(some, "stored", None) for some in rows.values()]
         if self._loaded is not None and all(found and found.table is self._loaded for found in stored):
             self._live = tuple(rows)  # which came with the values
+            self._loaded = None
             return
         self.forget_statistics()
         self._add(*(field_of(name, some) for name, some in rows.items()))

@@ -8,9 +8,10 @@ import os
 import re
 import secrets
 import shutil
+import time
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Set, Tuple
 
 import torch
 
@@ -23,6 +24,8 @@ from lv_fairseq.word_tables.table_file import Field, Layout, TableFile
 
 TABLES, FORMAT = "tables.json", 1
 KEY = "word_tables"  # in a checkpoint: the folder's name, and what stands where
+AT_WORK = 3600  # seconds in which another process may be about to refer to tables
+_made: Set[str] = set()  # the names of folders of this process
 NAME = re.compile(r"word-tables-[0-9a-f]{16}|\.word-tables-[0-9a-f]{16}\.[0-9a-f]{16}\.tmp")
 
 
@@ -45,6 +48,7 @@ def store(state: Any, path: Path) -> Any:
         for number, home in enumerate(homes):
             copy_table(home, part / file_name(number))
         make_lasting(part)
+        _made.add(folder.name)
         os.rename(part, folder)
         make_lasting(folder.parent)
     except OSError as error:
@@ -121,13 +125,16 @@ def fetch(state: Any, path: Path) -> Any:
             f"the checkpoint {path} cannot be used: its word tables are missing, {error.filename}: the folder belongs "
             "beside it"
         ) from None
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"the checkpoint {path} cannot be used: {folder} holds no word tables ({error})") from None
-    for *keys, last, number, name in about["places"]:
-        place = state
-        for key in keys:
-            place = place[key]
-        place[last] = stand_in(tables[number], name)
+    try:
+        for *keys, last, number, name in about["places"]:
+            place = state
+            for key in keys:
+                place = place[key]
+            place[last] = stand_in(tables[number], name)
+    except (LookupError, TypeError, ValueError):
+        raise UserError(f"the checkpoint {path} cannot be used: it is not the one of {folder}") from None
     return {key: value for key, value in state.items() if key != KEY}
 
 
@@ -140,13 +147,18 @@ def opened(folder: Path) -> List[TableFile]:
         file, layout = open(folder / file_name(number), "rb", buffering=0), layout_of(table)
         if os.fstat(file.fileno()).st_size != layout.size:
             raise ValueError(f"{file.name} is of another size than {TABLES} says")
-        tables.append(TableFile(file, layout, folder=folder if os.access(folder, os.W_OK) else None))
+        table = TableFile(file, layout, private=True, folder=folder if os.access(folder, os.W_OK) else None)
+        used = table.places[table.places != 0].unique()
+        if len(used) != int(table.places.count_nonzero()) or (len(used) and (used[0] < 1 or used[-1] > layout.words)):
+            raise ValueError(f"{file.name} has no place for some words, or one for several")
+        tables.append(table)
     return tables
 
 
 def tidy(folder: Path) -> None:
     """Remove the tables that no checkpoint of a folder refers to: of those that have been replaced or removed, and of
-    a process that was killed. A checkpoint that cannot be read may refer to any."""
+    a process that was killed, unless it may still be at work. A checkpoint that cannot be read may refer to any."""
+    make_lasting(folder)  # the new checkpoints, before what the old ones had goes
     ours = [path for path in folder.iterdir() if NAME.fullmatch(path.name) and path.is_dir()]
     ours = [path for path in ours if (path / TABLES).is_file() and not path.is_symlink()]
     if not ours:
@@ -157,11 +169,12 @@ def tidy(folder: Path) -> None:
             try:
                 referred += pickled(path)
             except (OSError, zipfile.BadZipFile, KeyError):
-                if path.suffix == ".pt":
+                if ".pt" in path.name:
                     return
     for path in ours:
         if path.name.startswith(".") or path.name.encode() not in referred:
-            shutil.rmtree(path, ignore_errors=True)
+            if path.name in _made or time.time() - path.stat().st_mtime > AT_WORK:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def pickled(path: Path) -> bytes:

@@ -70,7 +70,7 @@ class Layout(NamedTuple):
         return max(1, AT_A_TIME // max(self.record, 1))
 
     def field(self, name: str) -> Field:
-        return next(field for field in self.fields if field.name == name)
+        return {field.name: field for field in self.fields}[name]
 
     def views(self, memory: Tensor, words: int, begin: int = 0) -> Dict[str, Tensor]:
         """(words x ...) by name, in memory (bytes) that holds records from ``begin`` on."""
@@ -93,13 +93,23 @@ class TableFile:
 
     Args:
         file: is closed when nobody has this table any more
+        writes: whether what is put into this table goes to the file
+        private: whether what a program does to the rows stays in its memory; else it must not touch them
         folder: where it is, and where others may be made; None: where temporary files are
     """
 
-    def __init__(self, file: BinaryIO, layout: Layout, writes: bool = False, folder: Optional[Path] = None):
+    def __init__(
+        self,
+        file: BinaryIO,
+        layout: Layout,
+        writes: bool = False,
+        private: bool = False,
+        folder: Optional[Path] = None,
+    ):
         self.file, self.layout, self.folder = file, layout, folder
-        flags = mmap.PROT_READ | (mmap.PROT_WRITE if writes else 0)
-        memory = mmap.mmap(file.fileno(), layout.size, mmap.MAP_SHARED, flags)
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writes or private else 0)
+        flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
+        memory = mmap.mmap(file.fileno(), layout.size, flags, protection)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch has no tensors that are only read
             flat = torch.frombuffer(memory, dtype=torch.uint8)
@@ -142,7 +152,8 @@ class TableFile:
 
     def write(self, words: WordNumbers, rows: Dict[str, Tensor]) -> None:
         """Whole records of words that have none yet. Not through the map: it takes a tenth of the time that way, and a
-        disk that is full is an error, not the end of the process."""
+        disk that is full is an error, not the end of the process (as it is where blocks are shared with a checkpoint,
+        and a known row is written to)."""
         records = torch.zeros(len(words) * self.layout.record, dtype=torch.uint8)
         for name, view in self.layout.views(records, len(words)).items():
             view.copy_(rows[name] if name in rows else first_rows(self.layout, name, words))
