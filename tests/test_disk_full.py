@@ -67,7 +67,6 @@ FEW, MANY = 2, 15
     "name, tries",
     [
         ("lv-lexicon convert", FEW),
-        ("fairseq-train", FEW),
         pytest.param("lv-lexicon convert", MANY, marks=pytest.mark.faults),
         pytest.param("lv-lexicon build", MANY, marks=pytest.mark.faults),
         pytest.param("lv-report", MANY, marks=pytest.mark.faults),

@@ -41,7 +41,7 @@ def workers(started: Started) -> list[int]:
 @pytest.mark.parametrize(
     "start, rank, backend",
     [
-        ("spawn", 1, "legacy_ddp"),
+        pytest.param("spawn", 1, "legacy_ddp", marks=pytest.mark.faults),
         pytest.param("torchrun", 0, "legacy_ddp", marks=pytest.mark.faults),
         pytest.param("spawn", 0, "pytorch_ddp", marks=pytest.mark.faults),
         pytest.param("torchrun", 1, "pytorch_ddp", marks=pytest.mark.faults),

@@ -1,5 +1,6 @@
 """--word-table-dir: rows of all words in files. The same updates as with rows in memory, and small checkpoints."""
 
+import errno
 import math
 import os
 import resource
@@ -65,7 +66,10 @@ def assert_same(one: dict, two: dict) -> None:
     assert [name for name in one if not torch.equal(one[name], two[name])] == []
 
 
-@pytest.mark.parametrize("name, optimizer", [("rnnsearch", "adam"), ("transformer-joined", "adagrad")])
+@pytest.mark.parametrize(
+    "name, optimizer",
+    [("rnnsearch", "adam"), pytest.param("transformer-joined", "adagrad", marks=pytest.mark.slow)],
+)
 def test_from_the_same_checkpoint_training_in_files_and_in_memory_have_the_same_bits(setup, name, optimizer, tmp_path):
     """Also where each goes on from a checkpoint of the other."""
     inside, flags = ("--word-table-dir", tmp_path), OPTIMIZERS[optimizer]
@@ -360,8 +364,45 @@ def test_only_tables_of_ours_that_no_checkpoint_needs_are_removed(small, tmp_pat
     assert {path.name for path in tmp_path.iterdir()} == {*before, "renamed.model", "half.pt"}
     (tmp_path / "half.pt").unlink()
     tidy(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {*before, "renamed.model"}  # another process may be at work
+    for name in before:
+        os.utime(tmp_path / name, (1000, 1000))
+    tidy(tmp_path)
     kept = {"word-tables-of-mine", "tables", tables.name, "renamed.model"}
     assert {path.name for path in tmp_path.iterdir()} == kept
     (tmp_path / "renamed.model").unlink()
     tidy(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == kept - {tables.name, "renamed.model"}
+
+
+def test_tables_of_a_save_that_fails_do_not_stay(setup, tmp_path, monkeypatch):
+    cfg, task, model, criterion = setup("rnnsearch", *ADAM, "--word-table-dir", tmp_path)
+
+    def fail(obj, file):
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(checkpoint_utils, "_torch_persistent_save", fail)
+    (tmp_path / "saved").mkdir()
+    with pytest.raises(UserError, match="no space"):
+        train_epochs(cfg, task, model, criterion, epochs=(), save=tmp_path / "saved" / "one.pt")
+    assert list((tmp_path / "saved").iterdir()) == []
+
+
+def test_who_opens_a_checkpoint_may_change_its_rows_and_changes_no_file(small, tmp_path):
+    rows_file = next(small.glob("word-tables-*/0.rows"))
+    before = rows_file.read_bytes()
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(small / "small.pt"))["model"]
+    table = next(rows.stored.table for rows in state.values() if hasattr(rows, "stored"))
+    table.views["values"].add_(1)
+    assert rows_file.read_bytes() == before
+
+
+@pytest.mark.parametrize("place", [1, 10**6, -1])
+def test_places_that_cannot_be_are_told_in_one_line(small, tmp_path, place):
+    (tables,) = small.glob("word-tables-*")
+    shutil.copytree(tables, tmp_path / tables.name)
+    shutil.copy(small / "small.pt", tmp_path)
+    with open(tmp_path / tables.name / "0.rows", "r+b") as file:
+        file.write(np.full(2, place, np.int32).tobytes())
+    with pytest.raises(UserError, match="no place for some words, or one for several"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "small.pt"))
