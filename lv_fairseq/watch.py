@@ -203,5 +203,5 @@ class Watch:
             return None
         return UserError(
             f"the worker of rank {self.gone} is gone (killed? not enough memory? it may have said more): "
-            "the others end too. The same command goes on from the last checkpoint"
+            "the others end too. The same command goes on from the last checkpoint, if there is one"
         )

@@ -11,7 +11,7 @@ import pytest
 import torch
 from architectures import ARCHITECTURES
 from conftest import generate_here, hypotheses
-from fairseq import metrics
+from fairseq import metrics, options
 from fairseq.data.iterators import GroupedIterator
 from fairseq.distributed import LegacyDistributedDataParallel
 from fairseq.optim import AMPOptimizer
@@ -298,3 +298,9 @@ def test_an_optimizer_that_cannot_do_it_is_named_in_one_line(corpora, flags, wor
         Trainer(cfg, task, model, criterion)._build_optimizer()
     line = wrong_flags(error.value)
     assert words in line and "\n" not in line
+
+
+def test_two_kinds_of_halves_are_refused_in_one_line(corpora):
+    with pytest.raises(ValueError) as error:
+        options.parse_args_and_arch(options.get_training_parser(), ["data", "--arch", "rnnsearch", "--fp16", "--bf16"])
+    assert wrong_flags(error.value) == "--fp16 does not go with --bf16 or --tpu: leave out one of them"

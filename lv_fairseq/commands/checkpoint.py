@@ -40,6 +40,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     total = rows_inside(args.checkpoint, not args.no_optimizer)
     with stage("writing", total, "B") as advance:
         write_ordinary(args.checkpoint, args.out, not args.no_optimizer, advance)
+    print(f"{args.out}: an ordinary checkpoint, {args.out.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

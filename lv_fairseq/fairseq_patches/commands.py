@@ -56,6 +56,8 @@ def wrong_flags(error: BaseException) -> Optional[str]:
         return f"{error}: leave it out"
     if isinstance(error, ValueError) and str(error).startswith("Unsupported optimizer: "):  # which cannot train halves
         return f"--memory-efficient-fp16 and --memory-efficient-bf16: {error}, take adam, or --fp16 or --bf16"
+    if isinstance(error, ValueError) and str(error).startswith("Cannot combine --fp16 and --tpu"):  # or --bf16
+        return "--fp16 does not go with --bf16 or --tpu: leave out one of them"
     if isinstance(error, ValueError) and str(error).endswith(" is required!"):  # of a registry, such as optimizer
         return f"--{error}"
     if isinstance(error, ValueError) and str(error).startswith("Seed must be between"):

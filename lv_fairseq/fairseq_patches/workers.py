@@ -89,7 +89,7 @@ def behind(error: ProcessException) -> Exception:
     if isinstance(error, ProcessExitedException):
         return UserError(
             f"the worker of rank {error.error_index} {how_ended(error.exit_code)}: the others end too. The same "
-            "command goes on from the last checkpoint"
+            "command goes on from the last checkpoint, if there is one"
         )
     lines = re.findall(rf"^{re.escape(UserError.__module__)}\.\w+: (.+)$", str(error), re.MULTILINE)
     return UserError(lines[-1]) if lines else error
