@@ -133,6 +133,7 @@ def test_the_page_of_a_joined_table_trains_as_many_bytes_as_a_vocabulary_of_tau_
     assert abs(float(of_bytes) - 1) < 0.02
 
 
+@pytest.mark.slow
 def test_tables_larger_than_memory_are_compared_with_a_small_vocabulary(printed):
     sizes = ("--words", 3000, "--tau", 300, "--dim", 8, "--tokens", 200, "--updates", 4, "--epochs", 1)
     lines = printed("beyond_memory", *sizes)

@@ -116,6 +116,7 @@ def test_an_ensemble_of_checkpoints_translates(names):
     assert hypotheses(decode(names, model=f"model.pt:{names / 'model.pt'}")) == translations(names)
 
 
+@pytest.mark.slow
 def test_the_papers_recipe_runs_with_sorted_look_ahead(data, tmp_path):
     recipe = ("--optimizer", "adadelta", "--adadelta-rho", 0.95, "--adadelta-eps", 1e-6, "--lr", 1.0)
     recipe += ("--clip-norm", 1.0, "--batch-size", 80, "--sort-window", 1600, "--sentence-avg")

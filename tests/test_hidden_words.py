@@ -108,7 +108,10 @@ def sentences(data, *flags, epochs=2, num_workers=0, num_shards=1) -> list:
     return found, plan
 
 
-@pytest.mark.parametrize("partitions", [(*TAU, 30), (*TAU, 30, "--reshuffle-partitions"), ()])
+LOADERS = [(*TAU, 30, "--reshuffle-partitions"), *(pytest.param(x, marks=pytest.mark.slow) for x in ((*TAU, 30), ()))]
+
+
+@pytest.mark.parametrize("partitions", LOADERS)
 def test_every_worker_of_a_data_loader_hides_the_same_words_in_every_epoch(alike, partitions):
     flags = ("--hide-rare-words", 9, *(partitions or ("--criterion", "cross_entropy")))
     expected, _ = sentences(alike, *flags)

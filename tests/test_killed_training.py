@@ -45,7 +45,7 @@ def assert_same(one, two, place: str) -> None:
 @pytest.mark.parametrize(
     "workers, kills, readers, updates",
     [
-        (2, 2, 0, 12),  # of one worker test_resume.py kills some
+        pytest.param(2, 2, 0, 12, marks=pytest.mark.slow),  # of one worker test_resume.py kills some
         *(pytest.param(n, faults.KILLS // 2, r, 50, marks=pytest.mark.faults) for n in (1, 2) for r in (0, 1)),
     ],
 )

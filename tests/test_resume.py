@@ -31,7 +31,7 @@ def uninterrupted(data, tmp_path_factory):
 
 
 MOMENTS = [("rnnsearch", "swap", 20), ("rnnsearch", "save", 3), ("rnnsearch", "copy", 2), ("rnnsearch", "update", 31)]
-MOMENTS += [("transformer-joined", "swap", 9)]
+MOMENTS += [pytest.param("transformer-joined", "swap", 9, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("name, moment, count", MOMENTS)

@@ -104,7 +104,10 @@ SPAWNED = (BIN / "fairseq-train",)
         # all words on one page; workers are fairseq's
         ("transformer-joined", SPAWNED, ("--ddp-backend", "pytorch_ddp", "--distributed-world-size", 2, *TAU)),
         # target words without a page
-        ("rnnsearch", TORCHRUN, ("--ddp-backend", "legacy_ddp", *TAU[:-1], 1000, "--optimizer", "adagrad")),
+        pytest.param(
+            *("rnnsearch", TORCHRUN, ("--ddp-backend", "legacy_ddp", *TAU[:-1], 1000, "--optimizer", "adagrad")),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_workers_are_started_on_cpus_by(tmp_path, name, start, flags):

@@ -30,7 +30,7 @@ class OpenDictionary(Dictionary):
     """
 
     FIRST, NUMBERS = 1 << 30, 1 << 30  # the first number, and how many there are
-    WHILE = 1 << 22  # bytes of words that stay known though nobody seems to need them, for copies of a hypothesis
+    WHILE = 1 << 18  # bytes of words that stay known though nobody seems to need them, for copies of a hypothesis
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

@@ -3,15 +3,16 @@
 The folder is there, whole and on the disk, before a checkpoint refers to it, and goes when none does any more.
 """
 
+import fcntl
 import json
 import os
 import re
 import secrets
 import shutil
-import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Set, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Set, Tuple
 
 import torch
 
@@ -24,8 +25,8 @@ from lv_fairseq.word_tables.table_file import Field, Layout, TableFile
 
 TABLES, FORMAT = "tables.json", 1
 KEY = "word_tables"  # in a checkpoint: the folder's name, and what stands where
-AT_WORK = 3600  # seconds in which another process may be about to refer to tables
 _made: Set[str] = set()  # the names of folders of this process
+_held: Optional[BinaryIO] = None  # of the last one, locked: a checkpoint is about to refer to it
 NAME = re.compile(r"word-tables-[0-9a-f]{16}|\.word-tables-[0-9a-f]{16}\.[0-9a-f]{16}\.tmp")
 
 
@@ -45,6 +46,7 @@ def store(state: Any, path: Path) -> Any:
         part.mkdir()
         with written_whole(part / TABLES) as file:
             file.write(json.dumps({"format": FORMAT, "tables": [described(home) for home in homes]}, indent=1).encode())
+        hold(part / TABLES)
         for number, home in enumerate(homes):
             copy_table(home, part / file_name(number))
         make_lasting(part)
@@ -173,8 +175,27 @@ def tidy(folder: Path) -> None:
                     return
     for path in ours:
         if path.name.startswith(".") or path.name.encode() not in referred:
-            if path.name in _made or time.time() - path.stat().st_mtime > AT_WORK:
+            if path.name in _made or not held(path / TABLES):
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def hold(path: Path) -> None:
+    """Let other processes see that this one is at work, until it ends or holds another one."""
+    global _held
+    _held = open(path, "rb")
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(_held, fcntl.LOCK_SH)
+
+
+def held(path: Path) -> bool:
+    try:
+        with open(path, "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def pickled(path: Path) -> bytes:
