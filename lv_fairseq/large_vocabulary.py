@@ -216,6 +216,9 @@ class LargeVocabulary:
             return make(dataset, *args, **options)
         except AssertionError as error:  # upstream's answer to a sentence that fills more than a batch
             raise UserError(f"{error}: raise it, or leave such sentences out with --max-source-positions") from None
+        finally:
+            if all(dataset is not subset for subset in self.datasets.values()):  # typed: it does not come again
+                self.dataset_to_epoch_iter.pop(dataset, None)
 
     def iterate_partitions(
         self,

@@ -278,3 +278,14 @@ def test_a_checkpoint_for_another_dictionary_is_refused_and_kept(data, large, te
     assert result.returncode == 1 and "Traceback" not in result.stderr
     assert "other dictionaries" in result.stderr.strip().splitlines()[-1]
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == (large[0] / "checkpoint_last.pt").read_bytes()
+
+
+def test_typed_sentences_are_forgotten_once_they_are_batched(data):
+    """fairseq keeps an iterator of every dataset: those of the subsets come again, those of typed lines do not."""
+    _, task, *_ = configure(data, *ADAM, *TAU)
+    task.load_dataset("valid")
+    task.get_batch_iterator(task.dataset("valid"), max_tokens=1000)
+    for line in ("s1 s2", "s3"):
+        tokens, lengths = task.get_interactive_tokens_and_lengths([line], lambda text: text)
+        task.get_batch_iterator(task.build_dataset_for_inference(tokens, lengths), max_tokens=1000)
+    assert list(task.dataset_to_epoch_iter) == [task.dataset("valid")]
