@@ -30,7 +30,7 @@ TOOLS := .venv-tools
 PIP := python -m pip --disable-pip-version-check install --quiet
 LOCKED_PIP := $(PIP) --require-hashes --constraint lock.txt --no-build-isolation
 DEPENDENCIES := import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-  print(*project["dependencies"], *project["optional-dependencies"]["dev"], sep="\n")
+  print(*project["dependencies"], *sum(project["optional-dependencies"].values(), []), sep="\n")
 
 .PHONY: install demo test test-slow test-faults test-numerics lint audit lock clean
 .DEFAULT_GOAL := test
@@ -63,9 +63,10 @@ $(VENV)/.installed: pyproject.toml lock.txt
 	  --editable .
 	@touch $@
 
-$(TOOLS)/.installed: lock.txt
+# What does not belong beside fairseq: a group of pyproject.toml in an environment of that name.
+.venv-%/.installed: lock.txt
 	$(call ENVIRONMENT)
-	$(TOOLS)/bin/$(LOCKED_PIP) --group tools
+	$(@D)/bin/$(LOCKED_PIP) --group $*
 	@touch $@
 
 demo: install
@@ -106,7 +107,7 @@ audit: install
 # Versions stay what they are unless ARGS names one: make lock ARGS="--upgrade-package ruff"
 lock:
 	@$(ONE_AT_A_TIME) $(TOOLS)/.installed
-	$(TOOLS)/bin/uv pip compile pyproject.toml --extra dev --group build --group pip --group tools --universal \
+	$(TOOLS)/bin/uv pip compile pyproject.toml --all-extras $(patsubst %,--group %,build docs peers pip tools) --universal \
 	  --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet --output-file lock.txt $(ARGS)
 
 clean:
