@@ -191,6 +191,22 @@ def signals_as_exit(result: Optional[str] = "") -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def signals_at_once() -> Iterator[None]:
+    """What waits in here outside of Python, where no handler of ours is heard, and has nothing to clean up, a signal
+    ends at once."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {
+            number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS if callable(signal.getsignal(number))
+        }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
 def printing() -> Iterator[None]:
     """For a command that prints its result: it ends in silence if the reader does, as `head`, in one line if what it
     prints cannot be written, and writes characters that the reader's encoding does not have as escapes."""

@@ -1,6 +1,6 @@
 """What the tests of faults share: chance that can be repeated, sizes, and figures to be shown at the end.
 
-make test-faults FAULTS_SEED=17 KILLS=100 LINES=100000
+make test-faults FAULTS_SEED=17 FAULTS_KILLS=100 FAULTS_LINES=100000
 """
 
 import json
@@ -8,8 +8,8 @@ import os
 import random
 
 SEED = int(os.environ.get("FAULTS_SEED") or 1)
-KILLS = int(os.environ.get("KILLS") or 100)
-LINES = int(os.environ.get("LINES") or 100_000)
+KILLS = int(os.environ.get("FAULTS_KILLS") or 100)
+LINES = int(os.environ.get("FAULTS_LINES") or 100_000)
 FIGURES = os.environ.get("FAULTS_FIGURES")  # a file
 
 

@@ -86,6 +86,8 @@ def run_and_leave(script: str) -> None:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if code and not isinstance(end.code, int):
             print(end.code, file=sys.stderr)
+    except KeyboardInterrupt:  # at the very beginning: Python would say where
+        code = 128 + signal.SIGINT
     except BaseException as error:
         code = 1
         sys.excepthook(type(error), error, error.__traceback__)

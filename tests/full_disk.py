@@ -76,7 +76,7 @@ def attempt(case: dict, disk: Path, free: int) -> dict:
     for name in [name for name in after if name.endswith(".pt")]:
         wrong += damaged(disk / name)
     new = sum((disk / name).stat().st_size for name in after if after[name] != before.get(name))
-    return {"free": free, "code": code, "said": said.rstrip().split("\n")[-1], "wrong": wrong, "written": new}
+    return {"free": free, "code": code, "said": said[-1000:], "wrong": wrong, "written": new}
 
 
 def damaged(checkpoint: Path) -> list:

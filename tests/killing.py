@@ -110,6 +110,9 @@ class Life:
         victims = self.workers if chance.random() < 0.5 else [chance.choice(self.workers)]
         for worker in victims:
             os.kill(worker, signal.SIGKILL)
+        if PHASES[wanted] == "start":  # perhaps they have not met: then who has started them ends the others
+            for worker in self.workers:
+                os.kill(worker, signal.SIGTERM)
         return self.bury(victims)
 
     def bury(self, victims: list) -> list:
@@ -122,7 +125,7 @@ class Life:
                 rank, code = left.pop(child), os.waitstatus_to_exitcode(status)
                 if child in victims and code == -signal.SIGKILL:
                     died.append(PHASES[self.phases.now[rank]])
-                assert code in (0, 1, -signal.SIGKILL), code
+                assert code in (0, 1, -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM), code
             seconds = time.monotonic() - began
             assert seconds < PATIENCE, f"{left} go on: {open(self.log).read()}"
             time.sleep(0 if child else 0.005)

@@ -3,6 +3,7 @@
 Each command is forked from a process that has imported everything already, into a group of its own.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -37,6 +38,8 @@ class Command:
             sys.path.insert(0, os.path.dirname(command[0]))
             forking.run_and_leave(command[0])
         os.close(stdin)
+        with contextlib.suppress(PermissionError):  # it has done so itself
+            os.setpgid(self.pid, self.pid)
 
     def said(self) -> str:
         return self.log.read_text(errors="replace") + Path(f"{self.log}.out").read_text(errors="replace")
@@ -56,7 +59,8 @@ class Command:
         raise TimeoutError(f"something goes on {PATIENCE} seconds after its end ({code}): {self.said()[-1000:]}")
 
 
-def attempt(case: dict, place: Path, chance: random.Random, usual: float) -> dict:
+def attempt(case: dict, place: Path, chance: random.Random, usual: float, whole: dict) -> dict:
+    """``whole``: what it leaves if nobody stops it."""
     for path in place.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     shutil.copytree(case["before"], place, dirs_exist_ok=True)
@@ -69,10 +73,13 @@ def attempt(case: dict, place: Path, chance: random.Random, usual: float) -> dic
     after = contents(place)
     wrong = [name for name in after if name.endswith(LEFT)]
     if code:
-        wrong += [name for name in before if after.get(name) != before[name] and not case["replaces"]]
+        wrong += [
+            name for name in before if after.get(name) not in (before[name], whole.get(name)) and not case["replaces"]
+        ]
         wrong += [f"ended with {code}: {said[-500:]}"] if code not in (128 + number, -number, case["early"]) else []
-    if "Traceback" in said and code != case["early"]:
-        wrong += [said[-2000:]]
+    said = said.partition("Exception ignored in")[0]  # Python's own end was interrupted
+    if "Traceback" in said and code not in (0, case["early"]):
+        wrong += [said[said.index("Traceback") :][:2000]]
     result = {"signal": number.name, "code": code, "wrong": wrong, "seconds": time.monotonic() - began}
     return {**result, "said": "stopped by" in said}
 
@@ -95,10 +102,10 @@ def main(folder: str, cases: list, tries: int, seed: str) -> None:
     place.mkdir()
     for case in cases:
         shutil.copytree(case["before"], place, dirs_exist_ok=True)
-        began, usual = time.monotonic(), case.get("usual")
+        began, usual, whole = time.monotonic(), case.get("usual"), {}
         if usual is None:  # how long does it take?
             command = Command(case["command"], place.with_name("said"))
             assert command.end() == 0, command.said()
-            usual = time.monotonic() - began
-        runs = [attempt(case, place, chance, usual) for _ in range(tries)]
+            usual, whole = time.monotonic() - began, contents(place)
+        runs = [attempt(case, place, chance, usual, whole) for _ in range(tries)]
         print(json.dumps({"name": case["name"], "runs": runs}), flush=True)

@@ -35,7 +35,7 @@ def cases(names, tmp_path_factory):
     save = ("--save-dir", "PLACE/save", "--save-interval-updates", 1, "--num-workers", 1, *LOG)
     texts = ("--source", names / "train.src", "--target", names / "train.tgt")
     decode = (names / "data", *PLUGIN, "--path", names / "model.pt", "--unk-replacement", "copy", "--cpu")
-    lexicon = BIN / "lv-lexicon"
+    lexicon, known = BIN / "lv-lexicon", ("--target-dict", names / "data" / "dict.tgt.txt")
     found = {
         "fairseq-train": (BIN / "fairseq-train", corpus, *PLUGIN, *MODEL, *ADAM, *save, "--max-update", 100_000),
         "fairseq-generate": (BIN / "fairseq-generate", *decode, "--gen-subset", "train", "--batch-size", 1),
@@ -43,7 +43,7 @@ def cases(names, tmp_path_factory):
         "lv-lexicon build": (lexicon, "build", *texts, "--threads", 1, "--out", "PLACE/lexicon"),
         "lv-lexicon convert": (lexicon, "convert", names / "lexicon", "--out", "PLACE/table.tsv"),
         "lv-lexicon inspect": (lexicon, "inspect", names / "lexicon", *(f"s{i}" for i in range(40))),
-        "lv-lexicon coverage": (lexicon, "coverage", names / "lexicon", *texts),
+        "lv-lexicon coverage": (lexicon, "coverage", names / "lexicon", *texts, *known),
         "lv-partition": (BIN / "lv-partition", corpus, "--tau", 30),
         "lv-coverage": (BIN / "lv-coverage", names / "train.src", names / "valid.src"),
         "lv-report": (BIN / "lv-report", "PLACE", "--png", "PLACE/pictures"),
@@ -81,6 +81,7 @@ def test_a_stopped_command_leaves_nothing(cases, tmp_path, name, tries):
     ended = run_code(PROGRAM.format(**how), tmp_path)
     assert ended.returncode == 0, ended.stderr
     runs = json.loads(ended.stdout.splitlines()[-1])["runs"]
-    assert [result for result in runs if result["wrong"]] == []
+    wrong = [result for result in runs if result["wrong"]]
+    assert not wrong, json.dumps(wrong, indent=1)
     told, longest = sum(result["said"] for result in runs), max(result["seconds"] for result in runs)
     faults.report(f"SIGTERM or Ctrl-C: {name}", stopped=tries, in_one_line=told, seconds_at_most=longest)

@@ -4,7 +4,10 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -131,6 +134,34 @@ def test_a_users_mistake_in_a_worker_is_told_in_one_line():
         torch.multiprocessing.spawn(several_workers.mistake)
     told = behind(raised.value)
     assert isinstance(told, UserError) and str(told) == "what is wrong, and what to do"
+
+
+WAITING = """
+from types import SimpleNamespace as Settings
+import lv_fairseq
+from fairseq.distributed import utils
+from lv_fairseq.processes import signals_as_exit
+lv_fairseq.register()
+place = dict(distributed_backend="gloo", distributed_init_method="tcp://localhost:{port}", distributed_world_size=2)
+with signals_as_exit():
+    print("now", flush=True)
+    utils.distributed_init(Settings(common=Settings(tpu=False), distributed_training=Settings(**place, distributed_rank=0)))
+"""
+
+
+def test_who_waits_for_a_worker_that_never_comes_can_be_ended():
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    program = [sys.executable, "-c", WAITING.format(port=port)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT) as waiting:
+        assert waiting.stdout.readline() == b"now\n"
+        time.sleep(1)  # until it waits, most likely
+        waiting.terminate()
+        try:
+            assert waiting.wait(PATIENCE) in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        finally:
+            waiting.kill()
 
 
 def test_shared_memory_outlives_a_worker_that_is_killed_and_leaves_no_name():

@@ -101,6 +101,9 @@ def stop_in_order() -> None:
                 raise
 
     distributed_utils.call_main = call_and_stop
+    generate = sys.modules.get("fairseq_cli.generate")  # the one command that does not call it
+    if generate is not None:
+        generate.main = signals_as_exit()(generate.main)
 
 
 def end_workers() -> None:

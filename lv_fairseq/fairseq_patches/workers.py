@@ -14,7 +14,7 @@ from fairseq.trainer import Trainer
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
 from lv_fairseq.errors import UserError
-from lv_fairseq.processes import how_ended, signals_as_exit
+from lv_fairseq.processes import how_ended, signals_as_exit, signals_at_once
 from lv_fairseq.watch import watching
 
 LAUNCHED = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK")  # what torchrun sets
@@ -25,9 +25,14 @@ def start_anywhere() -> None:
 
     fairseq divides by the number of GPUs there, and spawns as many workers. Under torchrun it also trains a model in
     each process, as if alone, where a machine has one GPU or none; a `UserError` in a worker that it has spawned comes
-    as a stack trace; and workers wait for one that is gone.
+    as a stack trace; and workers wait for one that is gone. As long as they have not met, who has started them ends
+    those who wait.
     """
-    call = distributed_utils.call_main
+    call, meet = distributed_utils.call_main, distributed_utils.distributed_init
+
+    def meet_or_end(cfg):
+        with signals_at_once():
+            return meet(cfg)
 
     def call_anywhere(cfg, main, **kwargs):
         training = cfg.distributed_training
@@ -45,7 +50,7 @@ def start_anywhere() -> None:
         except ProcessException as error:
             raise behind(error) from None
 
-    distributed_utils.call_main = call_anywhere
+    distributed_utils.call_main, distributed_utils.distributed_init = call_anywhere, meet_or_end
 
 
 def follow_torchrun(training) -> None:
