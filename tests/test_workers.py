@@ -145,7 +145,8 @@ lv_fairseq.register()
 place = dict(distributed_backend="gloo", distributed_init_method="tcp://localhost:{port}", distributed_world_size=2)
 with signals_as_exit():
     print("now", flush=True)
-    utils.distributed_init(Settings(common=Settings(tpu=False), distributed_training=Settings(**place, distributed_rank=0)))
+    training = Settings(**place, distributed_rank=0)
+    utils.distributed_init(Settings(common=Settings(tpu=False), distributed_training=training))
 """
 
 
