@@ -116,6 +116,10 @@ def test_an_ordinary_checkpoint_is_made_on_demand_and_decodes_alike(
     capsys.readouterr()
     said = refused(make_ordinary, capsys, tmp_path / "all.pt", "--out", tmp_path / "again.pt")
     assert said.endswith("it is an ordinary checkpoint already")
+    make_ordinary([str(tmp_path / "all.pt"), "--out", str(tmp_path / "decoding.pt"), "--no-optimizer"])
+    left = torch.load(tmp_path / "decoding.pt", weights_only=True)
+    assert left.keys() == ordinary.keys() - {"last_optimizer_state"}
+    assert all(torch.equal(left["model"][name], value) for name, value in ordinary["model"].items())
 
 
 def test_an_optimiser_that_begins_anew_finds_no_statistics_in_the_files(small, setup, tmp_path):

@@ -1,4 +1,4 @@
-"""``lv-checkpoint``: an ordinary checkpoint of one whose word tables are in a folder beside it."""
+"""``lv-checkpoint``: an ordinary checkpoint of one with tables in a folder beside it, or one without statistics."""
 
 import argparse
 import os
@@ -15,7 +15,8 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         prog="lv-checkpoint",
         description="Makes one ordinary file of a checkpoint that was trained with --word-table-dir: all words and "
         "statistics are inside, and any program that reads fairseq's checkpoints opens it. Words that training has "
-        "not met yet get the values that it would have begun with.",
+        "not met yet get the values that it would have begun with. With --no-optimizer also of an ordinary one, which "
+        "is then a third of its size.",
         epilog="Needs the memory of a small part of a table, and, until it ends, the disk space of the file twice.",
     )
     add = parser.add_argument

@@ -1,4 +1,4 @@
-"""Of a checkpoint with tables in files, one that holds everything itself."""
+"""Of a checkpoint with tables in files, one that holds everything itself; of any, one without statistics."""
 
 import argparse
 import pickle
@@ -35,7 +35,7 @@ def write_ordinary(
 
 
 def rows_inside(path: Path, statistics: bool = True) -> int:
-    """Bytes of the tables of a checkpoint; says it if it has none beside it."""
+    """Bytes of the tables beside a checkpoint; says it if there is nothing to do."""
     found = {(id(rows.stored.table), rows.stored.name): rows for _, _, rows in stand_ins(read(path, statistics))}
     return sum(rows.numel() * rows.element_size() for rows in found.values())
 
@@ -47,9 +47,12 @@ def read(path: Path, statistics: bool) -> Dict:
             state: Optional[Dict] = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError):
         raise UserError(f"{path} is no checkpoint that torch has saved, or only a part of one") from None
-    if not isinstance(state, dict) or KEY not in state:
+    if not isinstance(state, dict) or "model" not in state:
+        raise UserError(f"{path} is no checkpoint of a model")
+    if KEY in state:
+        state = fetch(state, path)
+    elif statistics or STATISTICS not in state:
         raise UserError(f"{path} has no tables in files: it is an ordinary checkpoint already")
-    state = fetch(state, path)
     return {key: value for key, value in state.items() if statistics or key != STATISTICS}
 
 
