@@ -113,6 +113,12 @@ class LargeVocabularyConfig(FairseqDataclass):
         "646 of 721 made-up names arrived, 520 with the other rule); the one with the largest, always, the paper's "
         "rule (largest)",
     )
+    copy_rare_words: int = _option(
+        0,
+        "source words that were seen at most this often in training, that the target dictionary has too, written "
+        "alike (names, numbers), and that --unk-replacement would copy, are read as unknown, and so copied: for "
+        "a model trained with --hide-rare-words A, A or less; 0 = none",
+    )
     alignment_layer: Optional[int] = _option(
         None,
         "the layer of a transformer's decoder, from 0, whose attention --unk-replacement goes by (default: the "
@@ -208,7 +214,7 @@ def leave_out_training(cfg: LargeVocabularyConfig, overrides: Dict[str, Any]) ->
     gone = {name: path for name, path in files.items() if path and not os.path.exists(path)}
     needless = {*TRAINING, *gone, *(LISTS if {"lexicon", "frequent_words"} & set(gone) else ())}
     if "lexicon" in gone and str(cfg.unk_replacement).startswith("lexicon"):
-        needless.add("unk_replacement")
+        needless |= {"unk_replacement", "copy_rare_words"}
     if gone:
         what = " and ".join(f"--{name.replace('_', '-')} {path}" for name, path in gone.items())
         logger.warning("the checkpoint was trained with %s, which is gone: left out, with all that needs it", what)
@@ -253,7 +259,7 @@ def check_folders(cfg: TranslationConfig) -> None:
 def check_decoding(cfg: LargeVocabularyConfig) -> None:
     """What can be said of the flags for decoding before dictionaries and lexicon are read."""
     per_word = cfg.candidate_per_word
-    for name in ("candidate_frequent", "candidate_per_word", "candidate_retries"):
+    for name in ("candidate_frequent", "candidate_per_word", "candidate_retries", "copy_rare_words"):
         if (getattr(cfg, name) or 0) < 0:
             raise UserError(f"--{name.replace('_', '-')} must be 0 or more, not {getattr(cfg, name)}")
     if per_word and cfg.lexicon is None:
@@ -262,6 +268,8 @@ def check_decoding(cfg: LargeVocabularyConfig) -> None:
         raise UserError(
             f"--unk-replacement {cfg.unk_replacement} needs a lexicon: name one with --lexicon, or take copy"
         )
+    if cfg.copy_rare_words and str(cfg.unk_replacement) == "none":
+        raise UserError("--copy-rare-words lets words be replaced by themselves: give --unk-replacement")
     if cfg.lexicon is not None and not os.path.exists(cfg.lexicon):
         raise UserError(f"there is no lexicon {cfg.lexicon}: make it with lv-lexicon build")
     if cfg.source_text is not None and not os.path.isfile(cfg.source_text):

@@ -63,6 +63,10 @@ def test_no_fewer_words_outside_arrive_than_by_the_papers_rule(case):
 A, B, C = "Quetzal", "known", "77:41"
 
 
+def outside(dictionary):
+    return lambda word: dictionary.index(word) == dictionary.unk()
+
+
 @pytest.mark.parametrize(
     "words, attention, by_paper, chosen",
     [
@@ -81,7 +85,7 @@ def test_examples(words, attention, by_paper, chosen):
     source.add_symbol(B)
     weights = np.array(attention).T  # source words x target words
     for rule, expected in zip(ALIGNMENTS, (by_paper, chosen)):
-        assert [words[place] for place in alignment(rule, source)(weights, words)] == expected
+        assert [words[place] for place in alignment(rule, outside(source))(weights, words)] == expected
 
 
 def test_replacement_follows_it():
@@ -90,7 +94,15 @@ def test_replacement_follows_it():
     attention = torch.tensor([[0.0, 0.0, 0.0], [0.6, 0.7, 0.1], [0.4, 0.3, 0.1]])  # padding, two words
     for rule, expected in (("largest", f"{A} {A}"), ("unknown-first", f"{C} {A}")):
         hypothesis = {"tokens": torch.tensor([unk, unk, end]), "attention": attention}
-        replace_unknown(hypothesis, [A, C], torch.tensor([1, 2]), "copy", target, None, alignment(rule, source))
+        replace_unknown(
+            hypothesis,
+            [A, C],
+            torch.tensor([1, 2]),
+            "copy",
+            target,
+            None,
+            alignment(rule, outside(source)),
+        )
         assert target.string(hypothesis["tokens"]) == expected
 
 

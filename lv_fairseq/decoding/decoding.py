@@ -14,6 +14,7 @@ from lv_fairseq import results
 from lv_fairseq.candidates import CandidateLists, ranking_from
 from lv_fairseq.candidates.lists import check_lexicon, union
 from lv_fairseq.decoding.attention import check_heads, heads_of, look_again
+from lv_fairseq.decoding.rare_words import Reading
 from lv_fairseq.decoding.search import Candidates, ListedSearch
 from lv_fairseq.decoding.source_text import (
     PLAIN,
@@ -65,7 +66,6 @@ class Decoding:
         self.cfg, self.source, self.target = cfg, source, target
         self.frame, self.always, self.never, self.first = frame, always, never, first
         self.rule = str(cfg.unk_replacement)
-        self.align = alignment(str(cfg.unk_alignment), source)
         self.segmentation = segmentation(cfg.post_process, getattr(cfg, "eval_bleu_remove_bpe", None))
         self.statistics = Statistics(replacing=self.rule != "none")
         self.inputs: Dict[Optional[str], SourceWords] = {}  # of each subset; None: what a program or a user typed
@@ -74,6 +74,8 @@ class Decoding:
         if cfg.lexicon is not None:
             self.lexicon = Lexicon.load(cfg.lexicon)
             check_lexicon(self.lexicon, cfg.lexicon, source, target, text_words)
+        self.reading = Reading(source, target, cfg.copy_rare_words, self.rule, self.lexicon, text_words[0])
+        self.align = alignment(str(cfg.unk_alignment), self.reading.is_unknown)
         self.every_word = CandidateLists(target, len(target))
         self.lists = self._lists()
         used = self.lists is not None or self.rule.startswith("lexicon") or cfg.hide_rare_words
@@ -105,6 +107,8 @@ class Decoding:
             args: fairseq's options for generation
             prefix_function: fairseq's prefix_allowed_tokens_fn
         """
+        if self.cfg.copy_rare_words and self.segmentation is not None:
+            raise UserError("--copy-rare-words is for words, not for pieces of words: leave it out")
         if self.rule != "none":
             check_heads(models, self.cfg.alignment_layer, self.cfg.alignment_heads)
             if len({turns(model) for model in models}) > 1:
@@ -190,11 +194,12 @@ class Decoding:
     def step(self, generator, sample: Dict, search: Callable[[Dict], List[List[Dict]]]) -> List[List[Dict]]:
         """One batch: its source words, the search, and what is done with its hypotheses."""
         typed = None if self.typed is None or "source_words" in sample else self.typed.find(sample)
-        words = self.words_of(typed or sample)
+        words, tokens = self.words_of(typed or sample), sample["net_input"]["src_tokens"]
         searches = isinstance(generator, (SequenceGenerator, ListedSearch))
         if searches and self.lists is None:
             for tables in filter(None, map(word_tables, generator.model.models)):
                 tables.hold()
+        sample = {**sample, "net_input": {**sample["net_input"], "src_tokens": self.reading(tokens)}}
         hypotheses = search({**sample, "source_words": words})
         if not searches:
             return hypotheses

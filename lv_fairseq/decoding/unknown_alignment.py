@@ -14,15 +14,15 @@ NEAR = 0.05  # c: which part of the largest weight is enough for a source word o
 Alignment = Callable[[np.ndarray, Sequence[str]], np.ndarray]
 
 
-def alignment(rule: str, dictionary) -> Alignment:
+def alignment(rule: str, is_unknown: Callable[[str], bool]) -> Alignment:
     """One of ALIGNMENTS, as a function of the attention (source words x unknown target words) and the source words.
 
     Args:
-        dictionary: of the source
+        is_unknown: whether the model has read a source word as unknown
     """
     if rule == "largest":
         return lambda attention, words: largest(attention)
-    outside = lambda words: np.array([dictionary.index(word) == dictionary.unk() for word in words], dtype=bool)
+    outside = lambda words: np.array([is_unknown(word) for word in words], dtype=bool)
     return lambda attention, words: unknown_first(attention, outside(words))
 
 
