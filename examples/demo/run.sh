@@ -53,7 +53,7 @@ step "6. Translating the test set over all words; over candidate lists (4,000 fr
    and with unknown words replaced: $out/*.out"
 translate() { # NAME, flags
   $tied fairseq-generate "$out/data" "${plugin[@]}" --path "$out/model/checkpoint_best.pt" --beam 5 --max-tokens 4000 \
-    --source-text "$out/text/test.src" "${@:2}" > "$out/$1.out" 2> "$out/$1.log"
+    --max-len-a 2 --max-len-b 10 --source-text "$out/text/test.src" "${@:2}" > "$out/$1.out" 2> "$out/$1.log"
 }
 lists=(--candidate-frequent 4000 --candidate-per-word 10 --lexicon "$out/lexicon")
 translate all-words --print-alignment soft
