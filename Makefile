@@ -90,7 +90,7 @@ test-faults: install
 
 # Without vector instructions, and with the order of additions that MKL takes on every CPU. These files do not compute:
 NO_NUMERICS := alignment builtin_aligner coverage demo_corpus disk_full fuzzed_lines killed_training lexicon* \
-  lost_worker make prepare readme report symmetrize versions
+  lost_worker make outputs prepare readme report site symmetrize versions
 test-numerics: install
 	ATEN_CPU_CAPABILITY=default $(QUICK) $(NO_NUMERICS:%=--ignore-glob='tests/test_%.py')
 	MKL_CBWR=COMPATIBLE $(QUICK) $(NO_NUMERICS:%=--ignore-glob='tests/test_%.py')
