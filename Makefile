@@ -3,6 +3,7 @@
 # make test-slow       tests that take minutes each
 # make test-faults     kills, full disks, signals and random input, many of them (20 minutes); with FAULTS_SEED=... others
 # make test-numerics   the quick tests that compute, with the arithmetic of other CPUs
+# make docs            a site of README and docs in runs/site; a link that leads nowhere is an error
 # make lint            ruff, and mypy where word numbers, page rows and list columns meet
 # make audit           is what is installed what lock.txt names, and are there advisories about it? Fails also if nobody
 #                      can be asked; with OFFLINE=1 nobody is
@@ -32,7 +33,7 @@ LOCKED_PIP := $(PIP) --require-hashes --constraint lock.txt --no-build-isolation
 DEPENDENCIES := import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   print(*project["dependencies"], *sum(project["optional-dependencies"].values(), []), sep="\n")
 
-.PHONY: install demo test test-slow test-faults test-numerics lint audit lock clean
+.PHONY: install demo test test-slow test-faults test-numerics docs lint audit lock clean
 .DEFAULT_GOAL := test
 
 # One make at a time installs: another waits, and then finds it done.
@@ -89,10 +90,15 @@ test-faults: install
 
 # Without vector instructions, and with the order of additions that MKL takes on every CPU. These files do not compute:
 NO_NUMERICS := alignment builtin_aligner coverage demo_corpus disk_full fuzzed_lines killed_training lexicon* \
-  lost_worker make prepare readme report symmetrize versions
+  lost_worker make outputs prepare readme report site symmetrize versions
 test-numerics: install
 	ATEN_CPU_CAPABILITY=default $(QUICK) $(NO_NUMERICS:%=--ignore-glob='tests/test_%.py')
 	MKL_CBWR=COMPATIBLE $(QUICK) $(NO_NUMERICS:%=--ignore-glob='tests/test_%.py')
+
+docs:
+	@$(ONE_AT_A_TIME) .venv-docs/.installed
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
+	@echo "runs/site/index.html is the site; its search needs a server: python3 -m http.server --directory runs/site"
 
 lint: install
 	$(BIN)/ruff check .

@@ -38,6 +38,7 @@ class Output(TypedDict, total=False):
     chrf: Number
     tokenised_bleu: Number
     names: Names
+    replaced: Dict[str, List[str]]  # words in the place of unknown ones, by number of the sentence, from 0
     ms_per_word: Number
     seconds: Number
     decoding: Decoding
@@ -101,7 +102,8 @@ GridPoint = TypedDict(
 class CurvePoint(TypedDict, total=False):
     seconds: Number
     updates: Number
-    bits: Number
+    bits: Number  # a word, on the development set
+    training_bits: Number  # the same on the training text as it goes by, over the words of its partition
     bleu: Number
 
 
@@ -113,6 +115,7 @@ class Curve(TypedDict, total=False):
 
 class Attention(TypedDict, total=False):
     system: str
+    sentence: Number  # its number, from 0: systems are shown together
     source: List[str]
     target: List[str]
     weights: List[List[float]]  # target words x source words

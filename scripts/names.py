@@ -36,13 +36,19 @@ def shown(counts: Dict[str, int]) -> str:
     return f"{counts['arrived']:,} of {counts['wanted']:,}"
 
 
-def marked(output: str, unreplaced: str) -> str:
-    """An output in which the words that were replaced stand in brackets: those that are unknown in the output of the
-    same search without replacement."""
+def replaced_places(output: str, unreplaced: str) -> List[int]:
+    """Which words of an output were replaced: those that are unknown in the output of the same search without
+    replacement."""
     words, before = output.split(), unreplaced.split()
     if len(words) != len(before) or any(old not in (new, "<unk>") for new, old in zip(words, before)):
         raise UserError("the two outputs are not of the same search, with and without --unk-replacement")
-    return " ".join(f"[{new}]" if old == "<unk>" else new for new, old in zip(words, before))
+    return [place for place, (new, old) in enumerate(zip(words, before)) if old == "<unk>" != new]
+
+
+def marked(output: str, unreplaced: str) -> str:
+    """An output in which the words that were replaced stand in brackets."""
+    places = replaced_places(output, unreplaced)
+    return " ".join(f"[{word}]" if place in places else word for place, word in enumerate(output.split()))
 
 
 def copied(

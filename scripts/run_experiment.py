@@ -17,13 +17,14 @@ import hashlib
 import itertools
 import json
 import os
-import re
 import shutil
 import time
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from experiment.config import DEFAULTS, keep_config, load_config, signature
+from experiment.corpus import corpus_figures
+from experiment.outputs import Searched, attention, list_coverage, pace, replaced_words, soft_alignments
 from experiment.rows import Row, rows
 from experiment.stages import Stages
 from experiment.training import best_points, curve, points, trained_hours
@@ -34,7 +35,6 @@ from programs import Parser, file_errors, made_whole
 from scoring import best_hypotheses, score, write_hypotheses
 
 from lv_fairseq import results
-from lv_fairseq.corpus_coverage import count_words, coverage
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.files import written_whole
 from lv_fairseq.lock import only_one
@@ -66,14 +66,15 @@ class Experiment:
 
     def run(self) -> None:
         config = self.config
-        self.results["corpus"] = self.stages.stage("corpus", self.corpus, dict, ("source", "target", "pairs"))
+        texts = [self.prepared / "text" / f"train.{language}" for language in self.languages]
+        corpus = lambda: corpus_figures(*texts)
+        self.results["corpus"] = self.stages.stage("corpus", corpus, dict, ("source", "target", "pairs"))
         self.results["texts"] = self.texts()
         self.shortlist_data()
         runs = self.train_all()
         tuned = self.tune_all(runs)
         first = runs[f"lv{config['seeds'][0]}"]
         best_k = self.choose_lists(best_points(first)[0])
-        lists = ["--candidate-frequent", best_k[0], "--candidate-per-word", best_k[1]]
         self.results["signature"].update({"K": best_k[0], "K'": best_k[1]})
         models = {name: best_points(run) for name, run in runs.items()}
         models["lv"], models["frozen"] = best_points(first), tuned["reshuffle"][:1]
@@ -81,7 +82,7 @@ class Experiment:
         table = rows(config, models, self.out / "shortlist", self.prepared / "data", self.words(), *best_k)
         self.results["systems"] = self.decode_all(table)
         self.results["curves"] = self.curves(runs)
-        self.results["attention"] = self.stages.stage("attention", lambda: self.attention(first, lists), list)
+        self.results["attention"] = self.stages.stage("attention", lambda: self.attention(table), list)
         results.check(self.results)
         with written_whole(self.out / "results.json") as file:
             file.write(json.dumps(self.results, indent=1, ensure_ascii=False).encode())
@@ -125,26 +126,16 @@ class Experiment:
         self.lexicon_for(self.out / "shortlist")
         longest_first = sorted(itertools.product(table, ("valid", "test")), key=lambda job: -len(job[0].paths))
         self.stages.together(lambda job=job: self.decode(*job) for job in longest_first)
-        return [self.figures(row) for row in table]
+        self.stages.together(lambda row=row: self.searched(row, table) for row in table)
+        return [self.figures(row, table) for row in table]
 
     def curves(self, runs: Dict[str, Path]) -> List[Dict]:
         """Learning curves, under names that say what was trained."""
         names = {"rnnsearch": f"RNNsearch, {self.config['shortlist']:,} words", "reshuffle": "RNNsearch-LV, reshuffled"}
         names.update({f"lv{seed}": f"RNNsearch-LV, seed {seed}" for seed in self.config["seeds"]})
         before = 3600 * trained_hours(best_points(runs["reshuffle"])[0])
-        frozen = curve(f"{names['reshuffle']}, then frozen", self.out / "frozen-reshuffle-1", before)
-        return [*(curve(names[name], run) for name, run in runs.items()), frozen]
-
-    def corpus(self) -> Dict:
-        """Sizes of the training text, and the paper's coverage table."""
-        result = {}
-        for side, language in zip(("source", "target"), self.languages):
-            counts = count_words(self.prepared / "text" / f"train.{language}")
-            sizes = [size for size in (5000, 15000, 30000, 50000, 500000) if size < counts.types]
-            shares = {str(size): share for size, share in coverage(counts, sizes).items()}
-            result[side] = {"tokens": counts.tokens, "types": counts.types, "coverage": shares}
-            result["pairs"] = counts.sentences
-        return result
+        frozen = curve(f"{names['reshuffle']}, then frozen", self.out / "frozen-reshuffle-1" / "train.log", before)
+        return [*(curve(names[name], run / "train.log") for name, run in runs.items()), frozen]
 
     def texts(self) -> Dict:
         """Copies of the texts that a report shows."""
@@ -228,18 +219,18 @@ class Experiment:
         if replace:
             own += ["--unk-replacement", self.config["unk_replacement"]]
             own += ["--source-text", self.prepared / "text" / f"{subset}.{self.languages[0]}"]
+        elif subset == "test":
+            own += ["--print-alignment", "soft"]
         path = ":".join(map(str, paths))
         started = time.monotonic()
         text = self.stages.command("fairseq-generate", data, *PLUGIN, "--path", path, *own, log=output)
         detokenised, scores = score(self.prepared, output, subset, sentences)
         hypotheses = output.with_suffix(".hyp")
         write_hypotheses(hypotheses, detokenised)
-        times = re.search(r"Translated [\d,]+ sentences \(([\d,]+) tokens\) in ([\d.]+)s", text)
-        pace = 1000 * float(times.group(2)) / max(int(times.group(1).replace(",", "")), 1) if times else None
         return {
             **scores,
             "hypotheses": str(hypotheses.relative_to(self.out)),
-            "ms_per_word": pace,
+            "ms_per_word": pace(text),
             "seconds": time.monotonic() - started,
             "decoding": results.in_output(text),
         }
@@ -309,54 +300,43 @@ class Experiment:
         flags += ["--target-dict", self.prepared / "data" / f"dict.{self.languages[1]}.txt"]
         log = self.out / "logs" / "coverage.log"
         work = lambda: self.stages.command("lv-lexicon", "coverage", self.prepared / "lexicon", *flags, log=log)
-        share = re.search(r"([\d.]+) %", self.stages.stage(f"coverage.{k}.{per_word}", work))
-        return float(share.group(1)) / 100 if share else None
+        points = list_coverage(self.stages.stage(f"coverage.{k}.{per_word}", work))
+        return points[0]["coverage"] if points else None
 
     def decode(self, row: Row, split: str) -> Dict:
         """Translations of one row of the table for the development or the test set."""
         work = lambda: self.generate(row.id, split, row.paths, row.flags, row.data, row.replace)
         return self.stages.stage(f"decode.{row.id}.{split}", work, dict, SCORES)
 
-    def figures(self, row: Row) -> Dict:
+    def searched(self, row: Row, table: List[Row]) -> Searched:
+        """What the search of a row found in the test set. Its own words and its attention are in the output of a row
+        that differs in nothing but replacement; if there is none, the test set is decoded once more."""
+        same = (other for other in table if not other.replace and other.search == row.search)
+        name = next(same, row).id if row.replace else row.id
+        if row.replace and name == row.id:
+            name = f"{row.id}-unreplaced"
+            work = lambda: self.generate(name, "test", row.paths, row.flags, row.data, False)
+            self.stages.stage(f"decode.{name}.test", work, dict, SCORES)
+        outputs = [self.out / "outputs" / f"{one}.test.out" for one in (name, row.id)]
+        return Searched(row.id, *map(best_hypotheses, outputs), soft_alignments(outputs[0]))
+
+    def figures(self, row: Row, table: List[Row]) -> Dict:
         """What results.json says of a row."""
         figures = {"id": row.id, "name": row.title, "note": row.note, "against": row.against}
         figures["checkpoints"] = [str(path.relative_to(self.out)) for path in row.paths]
         figures.update({"dev": self.decode(row, "valid"), "test": self.decode(row, "test")})
         figures["decoding"] = {**figures["test"]["decoding"], "ms_per_word": figures["test"]["ms_per_word"]}
-        if not row.replace:  # what is unknown stands in the output
-            lines = best_hypotheses(self.out / "outputs" / f"{row.id}.test.out")
-            figures["decoding"]["unknown"] = sum(line.split().count("<unk>") for line in lines)
+        searched = self.searched(row, table)
+        if row.replace:
+            figures["test"]["replaced"] = replaced_words(searched)
+        else:  # what is unknown stands in the output
+            figures["decoding"]["unknown"] = sum(line.split().count("<unk>") for line in searched.after)
         return figures
 
-    def attention(self, run: Path, lists: List) -> List[Dict]:
-        """Soft alignments of some test sentences with replaced words, from fairseq's own output."""
-        flags = [*lists, "--print-alignment", "soft"]
-        output = self.out / "outputs" / "attention.test.out"
-        own = ["--gen-subset", "test", "--beam", self.config["beam"], *self.config["generate"], *flags]
-        own += ["--lexicon", self.prepared / "lexicon"]
-        text = self.stages.command(
-            "fairseq-generate", self.prepared / "data", *PLUGIN, "--path", best_points(run)[0], *own, log=output
-        )
-        rows: Dict[str, Dict] = {}
-        for line in text.split("\n"):
-            found = re.match(r"([SHA])-(\d+)\t(.*)", line)
-            if found:
-                rows.setdefault(found.group(2), {}).setdefault(found.group(1), found.group(3))
-        replaced = best_hypotheses(self.out / "outputs" / "lv-unk.test.out")
+    def attention(self, table: List[Row]) -> List[Dict]:
+        """Where all rows looked in the same sentences of the test set."""
         sources = read_lines(self.prepared / "text" / f"test.{self.languages[0]}")
-        pictures = []
-        for number, row in rows.items():
-            target = row["H"].split("\t")[1].split()
-            unknown = [place for place, word in enumerate(target) if word == "<unk>"]
-            source = sources[int(number)].split()  # what fairseq prints has <unk> for words that it does not know
-            weights = [[float(x) for x in line.split(",")][: len(source)] for line in row["A"].split()[: len(target)]]
-            if 5 <= len(source) <= 20 and len(weights) == len(target):
-                words = replaced[int(number)].split()
-                target = words if len(words) == len(target) else target
-                pictures.append(
-                    {"system": "lv-unk", "source": source, "target": target, "weights": weights, "replaced": unknown}
-                )
-        return sorted(pictures, key=lambda picture: not picture["replaced"])[: self.config["attention"]]
+        return attention([self.searched(row, table) for row in table], sources, self.config["attention"])
 
 
 def check_prepared(folder: Path) -> str:

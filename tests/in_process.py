@@ -10,6 +10,7 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
 
+import demo_results  # noqa: E402, F401
 import experiment  # noqa: E402, F401
 import run_experiment  # noqa: E402, F401
 import scoring  # noqa: E402, F401

@@ -75,13 +75,17 @@ def test_a_recipe_goes_from_text_to_report_in_a_path_with_a_space(name, tmp_path
 
 
 @pytest.mark.slow
-def test_the_demo_goes_from_nothing_to_a_score_in_a_path_with_a_space(tmp_path):
+def test_the_demo_goes_from_nothing_to_scores_and_a_report_in_a_path_with_a_space(tmp_path):
     project = clone(tmp_path / "a clone")
+    systems = ("all words", "candidate list", "list + replacement")
     done = recipe("demo", tmp_path / "my demo", 2000, project=project)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "== 8. Scores" in done.stdout and "BLEU" in done.stdout.split("== 8. Scores")[1]
-    assert re.fullmatch(r"\d+ of \d+ source words outside the dictionary .* arrived", done.stdout.splitlines()[-1])
+    assert re.search(r"^\d+ of \d+ source words outside the dictionary .* arrived$", done.stdout, re.MULTILINE)
+    table = done.stdout.partition("== 8. ")[2].partition("== 9. ")[0]
+    assert re.findall(r"^(\w.*?)  .* \d+ of \d+$", table, re.MULTILINE) == [*systems]
     assert len((tmp_path / "my demo" / "test.hyp").read_bytes().split(b"\n")) == 1001
+    assert (tmp_path / "my demo" / "report.html").is_file()
+    assert done.stdout.endswith(f"Open {tmp_path}/my demo/report.html in a browser\n")
 
 
 def repository(folder: Path, descriptions: dict) -> Path:

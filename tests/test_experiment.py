@@ -46,7 +46,12 @@ def test_every_row_of_the_table(tmp_path):
         for subset in ("dev", "test"):
             assert len((tmp_path / "out" / row[subset]["hypotheses"]).read_bytes().split(b"\n")) == 31
             assert 0 <= row[subset]["names"]["arrived"] <= row[subset]["names"]["wanted"]
-    assert results["curves"][0]["points"] and results["signature"]["K"] in (200, 600)
+    assert {x["system"] for x in results["attention"]} == set(ids)
+    assert all(
+        "replaced" in row["test"] for row in results["systems"] if row["id"] not in ("rnnsearch", "lv", "lv-list")
+    )
+    assert results["curves"][0]["points"] and results["signature"]["flags of all trainings"]
+    assert results["signature"]["K"] in (200, 600)
     again = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders)
     assert "== " not in again.stderr  # nothing is done twice
     (tmp_path / "config.yaml").write_text(CONFIG.replace("beam: 3", "beam: 4"))
@@ -227,8 +232,23 @@ def test_a_learning_curve_counts_the_time_of_updates_over_restarts(tmp_path):
         {"valid_nll_loss": "4.5", "valid_num_updates": "300"},
     ]
     (tmp_path / "train.log").write_text("\n".join(map(json.dumps, log)))
-    points = experiment.training.curve("lv1", tmp_path, 1000)["points"]
+    points = experiment.training.curve("lv1", tmp_path / "train.log", 1000)["points"]
     assert [(point["updates"], point["bits"], point["seconds"]) for point in points] == [
         (250, 5.5, 1000 + 50 + 60 + 50 * 0.6),
         (300, 4.5, 1000 + 50 + 60 + 40 + 70),
     ]
+
+
+def test_a_learning_curve_has_the_training_text_between_the_points_of_the_development_set(tmp_path):
+    inner = (
+        "| INFO | train_inner | epoch 001:  {0:5d} / 900 loss=4, nll_loss={1}, num_updates={0}, train_wall=10, wall=9"
+    )
+    valid = "| INFO | valid | epoch 001 | valid on 'valid' subset | loss 5 | nll_loss 6.25 | ppl 4 | num_updates 200"
+    lines = [inner.format(i, 9 - i / 100) for i in range(1, 401)]
+    lines[200:200] = [inner.format(200, "nan"), valid]
+    (tmp_path / "train.log").write_text("\n".join(lines))
+    points = experiment.training.curve("lv1", tmp_path / "train.log")["points"]
+    assert [point for point in points if "bits" in point] == [{"updates": 200, "bits": 6.25, "seconds": 2010}]
+    training = [point for point in points if "training_bits" in point]
+    assert len(training) == experiment.training.MOST and points[0] == training[0]
+    assert points[0] == {"updates": 1, "training_bits": 8.99, "seconds": 10}

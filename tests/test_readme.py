@@ -4,6 +4,7 @@ their links, in a moment."""
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -11,9 +12,21 @@ from pathlib import Path
 
 import pytest
 from conftest import BIN, ROOT
+from test_examples import CONFIG, corpus
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*/README.md"))]
 PAGES += [ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "benchmarks").glob("*.md"))]
+
+
+# Pages whose commands are pasted below, and where those of others are run.
+PASTED = {"README.md", "docs/tutorial.md", "docs/architectures.md", "docs/released-models.md", "docs/experiments.md"}
+ELSEWHERE = {
+    "CONTRIBUTING.md": "make itself",
+    "docs/install.md": "installs into another environment, minutes and GB",
+    "docs/machines.md": "flags to be added to a command: test_workers.py, test_word_table_dir.py",
+    **{f"examples/{x}/README.md": "test_examples.py" for x in ("demo", "europarl_en_de", "wmt14_en_de", "wmt14_en_fr")},
+    "examples/debian_descriptions/README.md": "half an hour, and the network: its parts are in test_examples.py",
+}
 
 
 def blocks(page: str) -> list:
@@ -52,8 +65,16 @@ def test_the_reference_says_what_the_options_say():
     assert runpy.run_path(str(ROOT / "scripts" / "reference.py"))["main"](["--check"]) is None
 
 
-def pasted(page: str, folder: Path) -> str:
-    """What the commands of a page print. They find the project's folders, and write beside them."""
+def test_the_commands_of_every_page_are_run_somewhere():
+    assert {str(page.relative_to(ROOT)) for page in PAGES if blocks(page)} == PASTED | ELSEWHERE.keys()
+
+
+def pasted(page: str, folder: Path, **instead) -> str:
+    """What the commands of a page print. They find the project's folders, and write beside them.
+
+    Args:
+        instead: for words of the commands that stand for something of the user's own
+    """
     for name in ("lv_fairseq", "scripts", "benchmarks"):
         if not (folder / name).exists():
             (folder / name).symlink_to(ROOT / name)
@@ -61,8 +82,10 @@ def pasted(page: str, folder: Path) -> str:
         (folder / ".venv").symlink_to(BIN.parent)
     printed = ""
     for language, code in blocks(page):
-        if "make demo" in code or "fairseq-train ..." in code:  # this one, and flags that are to be added to a command
+        if "make demo" in code or "run.sh" in code:  # these have tests of their own
             continue
+        for word, other in instead.items():
+            code = code.replace(word, shlex.quote(str(other)))
         start = ["bash", "-euc"] if language == "bash" else [sys.executable, "-c"]
         environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
         done = subprocess.run([*start, code], capture_output=True, text=True, cwd=folder, env=environment)
@@ -89,6 +112,16 @@ def test_the_commands_of_the_tutorial_work_as_they_are_written(tmp_path):
     assert len(re.findall("^H-", printed, re.MULTILINE)) == 6  # three sentences each, typed twice
     assert "unknown words replaced" in printed
     pasted("docs/architectures.md", tmp_path)
+
+
+@pytest.mark.slow
+def test_the_commands_from_raw_text_to_a_report_work_as_they_are_written(tmp_path):
+    raw = corpus(tmp_path / "raw text", "de")
+    (tmp_path / "small.yaml").write_text(CONFIG)
+    config = {"examples/europarl_en_de/config.yaml": tmp_path / "small.yaml"}
+    pasted("docs/experiments.md", tmp_path, FOLDER=raw, **config)
+    assert (tmp_path / "runs" / "mine" / "experiment" / "report.html").is_file()
+    assert list((tmp_path / "runs" / "mine" / "pictures").glob("*.png"))
 
 
 @pytest.mark.slow

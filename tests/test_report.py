@@ -317,6 +317,38 @@ def test_replaced_words_are_marked_by_colour_and_asterisk(complete):
     assert "* replaced: word3" in page
 
 
+def test_attention_of_all_systems_stands_together_by_sentence(folder):
+    results = without_pictures()
+    one = {"source": ["a", "b"], "target": ["x"], "weights": [[0.9, 0.1]]}
+    results["attention"] = [{**one, "system": id, "sentence": number} for number in (7, 3) for id in ("base", "lv")]
+    results["attention"].append({**one, "system": "copy", "sentence": 7})
+    section = report(folder, results).partition("<h3>Attention</h3>")[2].partition("</section>")[0]
+    systems = ["base", "lv", "copy", "base", "lv"]
+    found = re.findall(r"<h4>(.*?)</h4>|<figcaption>(.*?)</figcaption>", section)
+    captions = [html.escape(SYSTEMS[id]) for id in systems]
+    assert [a or b for a, b in found] == ["Sentence 8", *captions[:3], "Sentence 4", *captions[3:]]
+    assert section.count("<svg") == section.count("The source word with the largest weight") / 2 == 5
+
+
+def test_replaced_words_are_marked_side_by_side(folder):
+    results = without_pictures()
+    write(folder / "lv.test.hyp", [["Vimar,", "EVIL", "w1", "Vimar"]] * SENTENCES)
+    results["systems"][1]["test"]["replaced"] = {str(i): ["Vimar", "<unk>", "w1"] for i in range(SENTENCES)}
+    page = report(folder, results)
+    assert '<span class="replaced">Vimar,*</span></mark> <mark>EVIL</mark>' in page
+    first = page[page.index("<h4>Sentence ") :].split("</article>")[0]
+    assert first.count('class="replaced"') == 2 and "Vimar</mark>" in first  # each as often as it was replaced
+
+
+def test_a_learning_curve_of_the_training_text_is_drawn_and_a_single_point_is_in_the_table(folder):
+    results = without_pictures()
+    points = [{"seconds": 60 * i, "updates": 100 * i, "training_bits": 9 - i} for i in range(1, 6)]
+    results["curves"] = [{"name": "lv", "points": [*points, {"seconds": 301, "updates": 501, "bits": 4.125}]}]
+    page = report(folder, results)
+    assert re.findall(r'id="run1-curves-(\w+)-title"', page) == ["training"]
+    assert Page(page).row("lv", "501") == ["lv", "501", "4.12"]
+
+
 def test_the_same_files_give_the_same_page(complete, twice):
     once = page_of(complete).partition("<main>")[2].partition("</main>")[0]
     assert twice.partition("<main>")[2].startswith(once)
@@ -398,6 +430,7 @@ def test_numbers_that_are_none_are_left_out(folder, value):
         (b'{"grid": [{"K": 5}]}', "grid[0].K' must be a whole number, not None"),
         (b'{"corpus": {"source": {"coverage": {"many": 0.5}}}}', "must be named by a number of words, not 'many'"),
         (b'{"attention": [{"source": ["a"], "target": ["b"], "weights": [[1, 2]]}]}', "1 rows (target words) of 1"),
+        (b'{"systems": [{"test": {"replaced": {"x": ["a"]}}}]}', "must be the number of a sentence"),
         (b'{"attention": [{"source": [], "target": [], "weights": [], "replaced": [0]}]}', "places of the 0 target"),
     ],
 )

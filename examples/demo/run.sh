@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job from nothing: make a corpus, binarise it with all its words, train RNNsearch over partitions of the
-# vocabulary, make a lexicon, translate the test set over candidate lists, score it, and see which names arrived.
+# vocabulary, make a lexicon, translate the test set over all words, over candidate lists and with unknown words replaced,
+# see which names arrive and what it costs, and make a page of it.
 # What is done already is not done again: training goes on from its last checkpoint. Start over with: rm -r runs/demo
 #   examples/demo/run.sh [OUT] [PAIRS]
 set -euo pipefail
@@ -46,26 +47,27 @@ if [ ! -f "$out/lexicon" ]; then
     --source-dict "$out/data/dict.src.txt" --target-dict "$out/data/dict.tgt.txt" 2> "$out/lexicon.log"
 fi
 $tied lv-lexicon coverage "$out/lexicon" --source "$out/text/valid.src" --target "$out/text/valid.tgt" \
-  --frequent 0,1000,4000 --per-word 0,5,10,20 2> /dev/null
+  --frequent 0,1000,4000 --per-word 0,5,10,20 2> /dev/null | tee "$out/coverage.txt"
 
-step "6. Translating the test set over candidate lists of 4,000 frequent words and 10 for each source word: $out/test.out"
-translate() { # LOG, flags
+step "6. Translating the test set over all words; over candidate lists (4,000 frequent words and 10 for each source word);
+   and with unknown words replaced: $out/*.out"
+translate() { # NAME, flags
   $tied fairseq-generate "$out/data" "${plugin[@]}" --path "$out/model/checkpoint_best.pt" --beam 5 --max-tokens 4000 \
-    --candidate-frequent 4000 --candidate-per-word 10 --lexicon "$out/lexicon" \
-    --source-text "$out/text/test.src" "${@:2}" 2> "$out/$1"
+    --max-len-a 2 --max-len-b 10 --source-text "$out/text/test.src" "${@:2}" > "$out/$1.out" 2> "$out/$1.log"
 }
-translate generate.log --unk-replacement lexicon-lowercase > "$out/test.out"
-tail -n 2 "$out/generate.log" | head -n 1
-grep '^D-' "$out/test.out" | sed 's/^D-//' | sort -n | cut -f3 > "$out/test.hyp"
+lists=(--candidate-frequent 4000 --candidate-per-word 10 --lexicon "$out/lexicon")
+translate all-words --print-alignment soft
+translate lists "${lists[@]}" --print-alignment soft
+translate test "${lists[@]}" --unk-replacement lexicon-lowercase
+tail -n 2 "$out/test.log" | head -n 1
 
-step "7. Three sentences: source, reference, translation"
-paste -d '\n' "$out/text/test.src" "$out/text/test.tgt" "$out/test.hyp" /dev/null | sed -n 1,11p
-
-step "8. Scores (words as they are: punctuation is split off already)"
-sacrebleu "$out/text/test.tgt" --input "$out/test.hyp" --metrics bleu chrf --tokenize none --force --format text 2>&1 |
-  grep -v '^sacreBLEU'
-
-step "9. Names: source words outside the dictionary. What was replaced, and is unknown without replacement, is in [ ]"
-translate unreplaced.log > "$out/unreplaced.out"
+step "7. Three sentences whose names no dictionary has: source, reference, translation, with replaced words in [ ]"
 $tied python scripts/show_names.py --dict "$out/data/dict.src.txt" --source "$out/text/test.src" \
-  --reference "$out/text/test.tgt" --output "$out/test.out" --unreplaced "$out/unreplaced.out" --sentences 3
+  --reference "$out/text/test.tgt" --output "$out/test.out" --unreplaced "$out/lists.out" --sentences 3
+
+step "8. What lists and replacement bring"
+$tied python scripts/demo_results.py "$out"
+
+step "9. The same with coverage, learning curve, attention and translations side by side, on one page"
+$tied lv-report "$out" 2> "$out/report.log"
+echo "Open $out/report.html in a browser"

@@ -54,12 +54,14 @@ class Picture(NamedTuple):
         id: names the picture in the page and the PNG file
         description: for those who cannot see it
         scales: grows with the page; otherwise it has its own size and scrolls
+        caption: stands above it
     """
 
     id: str
     figure: Figure
     description: str
     scales: bool = True
+    caption: str = ""
 
 
 def number(value: float, _=None) -> str:
@@ -128,7 +130,12 @@ def described(lines: Sequence[Line], x: str, y: str) -> str:
 
 
 def heat_map(
-    id: str, source: Sequence[str], target: Sequence[str], weights: Sequence[Sequence[float]], replaced: Sequence[int]
+    id: str,
+    source: Sequence[str],
+    target: Sequence[str],
+    weights: Sequence[Sequence[float]],
+    replaced: Sequence[int],
+    caption: str = "",
 ) -> Optional[Picture]:
     """Attention weights (target words x source words) as squares, the darker the larger; None without words."""
     if not source or not target:
@@ -154,4 +161,5 @@ def heat_map(
             axes.get_yticklabels()[j].set_color(light("mark"))
             axes.get_yticklabels()[j].set_fontweight("bold")
     words = f"{len(target)} target words by {len(source)} source words"
-    return Picture(id, figure, f"Attention weights, {words}. The table below the picture says the same.", scales=False)
+    said = f"Attention weights, {words}. The table below says the same."
+    return Picture(id, figure, said, scales=False, caption=caption)

@@ -51,6 +51,7 @@ code{font:.85rem/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
 .pictures,.beside{display:flex;flex-wrap:wrap;gap:1rem;margin:.75rem 0}
 figure{margin:0;flex:1 1 24rem;max-width:30rem;min-width:0}
 figure.scroll{flex:0 1 auto;max-width:100%%}
+figcaption{font-weight:600;font-size:.9rem;max-width:24rem;padding:0 0 .25rem;position:sticky;left:0}
 svg{display:block;overflow:visible;stroke-linejoin:round}
 svg.scales{width:100%%;height:auto}
 details{margin:.25rem 0}
@@ -62,6 +63,7 @@ dl>div:first-child{border:0}
 dt{font-weight:600;font-size:.9rem}
 dd{margin:0}
 mark{background:none;color:inherit;text-decoration:underline dotted 2px var(--mark);text-underline-offset:.2em}
+.replaced{color:var(--mark);font-weight:600}
 @media (min-width:48rem){body{padding:1.5rem 2rem}
 table.systems tbody th{min-width:13rem}
 dl>div{display:grid;grid-template-columns:13rem 1fr;gap:1rem}}

@@ -16,7 +16,8 @@ SYSTEMS, COMPARISONS = 100, 200
 SETTINGS = 1000
 GRID_POINTS = 400
 CURVES, CURVE_POINTS = 100, 20_000
-SENTENCES, WORDS, WEIGHTS = 20, 250, 50_000  # with attention, words of each, weights of all
+PICTURES, WORDS, WEIGHTS = 100, 250, 50_000  # of attention, words of each, weights of all
+REPLACED = 10_000  # sentences with replaced words
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Output:
     signature: str
     tokenised_bleu: Optional[float]
     names: Optional[Names]
+    replaced: Dict[int, List[str]]  # words that were put in the place of unknown ones, by number of the sentence
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class CurvePoint:
     updates: Optional[float]
     bits: Optional[float]
     bleu: Optional[float]
+    training_bits: Optional[float]
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ class Attention:
     """One sentence: ``weights`` is target words x source words; ``replaced`` holds places of target words."""
 
     system: str
+    sentence: Optional[float]  # its number, from 0
     source: List[str]
     target: List[str]
     weights: List[List[float]]
@@ -207,12 +211,24 @@ def read_output(part: Part) -> Output:
         part["signature"].text(),
         part["tokenised_bleu"].number(),
         read_names(part["names"]),
+        read_replaced(part["replaced"]),
     )
 
 
 def read_names(part: Part) -> Optional[Names]:
     wanted, arrived = part["wanted"].number(), part["arrived"].number()
     return Names(wanted, arrived) if wanted is not None and arrived is not None else None
+
+
+def read_replaced(part: Part) -> Dict[int, List[str]]:
+    found = {}
+    for name, words in part.items():
+        if not (name.isascii() and name.isdigit() and len(name) < 20):
+            raise Part(name, words.place, part.file).wrong("the number of a sentence")
+        found[int(name)] = words.words(WORDS)
+    if len(found) > REPLACED:
+        raise part.wrong(f"of at most {REPLACED:,} sentences")
+    return found
 
 
 def read_grid_point(part: Part) -> GridPoint:
@@ -228,13 +244,13 @@ def read_grid_point(part: Part) -> GridPoint:
 
 
 def read_curve(part: Part) -> Curve:
-    names = ("seconds", "updates", "bits", "bleu")
+    names = ("seconds", "updates", "bits", "bleu", "training_bits")
     points = [CurvePoint(*(p[name].number() for name in names)) for p in part["points"].elements(CURVE_POINTS)]
     return Curve(part["name"].text() or part["system"].text() or "a system", points)
 
 
 def read_sentences(part: Part) -> List[Attention]:
-    sentences = [read_attention(sentence) for sentence in part.elements(SENTENCES)]
+    sentences = [read_attention(sentence) for sentence in part.elements(PICTURES)]
     if sum(len(sentence.source) * len(sentence.target) for sentence in sentences) > WEIGHTS:
         raise part.wrong(f"of at most {WEIGHTS:,} weights")
     return sentences
@@ -250,4 +266,4 @@ def read_attention(part: Part) -> Attention:
     replaced = sorted({place.whole_number() for place in part["replaced"].elements(WORDS)})
     if any(place >= len(target) for place in replaced):
         raise part["replaced"].wrong(f"places of the {len(target)} target words")
-    return Attention(part["system"].text(), source, target, weights, replaced)
+    return Attention(part["system"].text(), part["sentence"].number(), source, target, weights, replaced)

@@ -1,9 +1,10 @@
 """The sections of a report. Each is made of what the run holds, and says so if that is nothing."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from lv_fairseq.report.differences import SHORT, Sentence, words_outside
+from lv_fairseq.report.differences import SHORT, Sentence, bare, words_outside
 from lv_fairseq.report.drawing import svg
 from lv_fairseq.report.figures import Line, Picture, heat_map, line_picture
 from lv_fairseq.report.markup import Html, join, tag
@@ -62,9 +63,9 @@ def sections(results: Results) -> List[Section]:
         (
             "curves",
             "Learning curves",
-            "How uncertain a system is about the next word of text it was not trained on, in bits a word: less is "
-            "better, and steeper is faster. Only systems with the same words can be compared: a small vocabulary makes "
-            "many words unknown, and an unknown word is easy to guess.",
+            "How uncertain a system is about the next word, in bits: less is better. On text it was not trained on, "
+            "and on the training text as it went by, where it chooses among the words of a partition only. Compare "
+            "systems with the same words: a small vocabulary makes many words unknown, which are easy to guess.",
             learning_curves,
         ),
         (
@@ -77,7 +78,7 @@ def sections(results: Results) -> List[Section]:
         (
             "attention",
             "Attention",
-            "Which source words (on top) a system looked at while it wrote each target word (on the left): the "
+            "Which source words (on top) each system looked at while it wrote each target word (on the left): the "
             "stronger the colour, the more. Words marked in red with an asterisk were unknown and were replaced "
             "through these weights.",
             attention,
@@ -85,7 +86,8 @@ def sections(results: Results) -> List[Section]:
         (
             "outputs",
             "Side by side",
-            "The sentences on which the systems differ most; words that the reference does not have are underlined.",
+            "The sentences on which the systems differ most; words that the reference does not have are underlined, "
+            "and those in red with an asterisk were unknown and were replaced.",
             side_by_side,
         ),
     )
@@ -177,9 +179,9 @@ def bleu(results: Results) -> Iterator:
         yield from differences(run, scores)
         yield tag(
             "p",
-            "BLEU is of detokenised text, by sacrebleu; tokenised BLEU is the paper\u2019s measure and depends on the "
-            "tokeniser: compare it with nothing else. Names are source words outside the dictionary of all words that "
-            "the reference has too, and how many of them the output has.",
+            "BLEU is by sacrebleu, of detokenised text unless its signature says tok:none; tokenised BLEU is the "
+            "paper\u2019s measure and depends on the tokeniser: compare it with nothing else. Names are source words "
+            "outside the dictionary of all words that the reference has too, and how many of them the output has.",
             class_="quiet",
         )
     signatures = {which: scores[which].signatures for which in SETS if scores[which].signatures}
@@ -290,22 +292,34 @@ def learning_curves(results: Results) -> Iterator:
 
     def lines(x: str, y: str, divisor: float = 1) -> List[Line]:
         pairs = [(curve.name, [(getattr(p, x), getattr(p, y)) for p in curve.points]) for curve in curves]
-        return [
+        found = [
             Line(name, sorted((a / divisor, b) for a, b in points if a is not None and b is not None))
             for name, points in pairs
         ]
+        return found if any(len(line.points) > 1 for line in found) else []  # points alone are in the table
 
     time, bits = f"{unit} of training", "bits a word"
     pictures = [
         line_picture(f"{results.prefix}curves-time", "Learning curves", lines("seconds", "bits", seconds), time, bits),
         line_picture(f"{results.prefix}curves-updates", "Learning curves", lines("updates", "bits"), "updates", bits),
         line_picture(f"{results.prefix}curves-bleu", "BLEU", lines("seconds", "bleu", seconds), time, "BLEU"),
+        line_picture(
+            f"{results.prefix}curves-training",
+            "Learning curves of the training text",
+            lines("seconds", "training_bits", seconds),
+            time,
+            f"{bits}, training text",
+        ),
     ]
     pictures = [picture for picture in pictures if picture is not None]
-    if pictures:
-        yield pictures
-    else:
+    if not pictures:
         yield "results.json has no learning curves."
+        return
+    yield pictures
+    ends = [(curve.name, [point for point in curve.points if point.bits is not None][-1:]) for curve in curves]
+    rows = [[name, shown(end.updates), shown(end.bits, "{:.2f}")] for name, points in ends for end in points]
+    if rows:
+        yield table("The last point of each", ["System", "updates", bits], rows, kind="systems")
 
 
 def candidate_lists(results: Results) -> Iterator:
@@ -328,24 +342,36 @@ def candidate_lists(results: Results) -> Iterator:
 def attention(results: Results) -> Iterator:
     names = {system.id: system.name for system in results.run.systems}
     drawn = 0
-    for i, sentence in enumerate(results.run.attention):
-        id = f"{results.prefix}attention-{i + 1}"
-        picture = heat_map(id, sentence.source, sentence.target, sentence.weights, sentence.replaced)
-        if picture is None:
-            continue
-        drawn += 1
-        caption = [f"{drawn}. {names.get(sentence.system, sentence.system)}".strip()]
-        if sentence.replaced:
-            words = ", ".join(sentence.target[place] for place in sentence.replaced)
-            caption.append(f"* replaced: {words}")
-        yield tag("h4", ". ".join(caption))
-        yield picture
-        yield tag("details", tag("summary", "As a table"), strongest(sentence))
+    for group in same_sentence(results.run.attention):
+        pictures, tables = [], []
+        for one in group:
+            caption = names.get(one.system, one.system)
+            if one.replaced:
+                caption += f" (* replaced: {', '.join(one.target[place] for place in one.replaced)})"
+            id = f"{results.prefix}attention-{drawn + len(pictures) + 1}"
+            picture = heat_map(id, one.source, one.target, one.weights, one.replaced, caption.strip())
+            if picture is not None:
+                pictures.append(picture)
+                tables.append(strongest(one, names.get(one.system, one.system)))
+        if pictures:
+            drawn += len(pictures)
+            number = group[0].sentence
+            yield tag("h4", "A sentence" if number is None else f"Sentence {number + 1:,.0f}")
+            yield pictures
+            yield tag("details", tag("summary", "As tables" if len(tables) > 1 else "As a table"), *tables)
     if not drawn:
         yield "results.json has no attention weights."
 
 
-def strongest(sentence: Attention) -> Html:
+def same_sentence(everything: Sequence[Attention]) -> List[List[Attention]]:
+    """Pictures of one sentence together, in the order of the first of each."""
+    groups: Dict = {}
+    for i, one in enumerate(everything):
+        groups.setdefault(f"picture {i}" if one.sentence is None else one.sentence, []).append(one)
+    return list(groups.values())
+
+
+def strongest(sentence: Attention, system: str) -> Html:
     """The source word that each target word looked at most."""
     rows = []
     for i, (word, weights) in enumerate(zip(sentence.target, sentence.weights)):
@@ -353,7 +379,8 @@ def strongest(sentence: Attention) -> Html:
         star = " *" if i in sentence.replaced else ""
         rows.append([word + star, sentence.source[place], f"{weights[place]:.2f}"])
     heads = ["Target word", "Source word", "Weight"]
-    return table("The source word with the largest weight for each target word", heads, rows, kind="words")
+    caption = "The source word with the largest weight for each target word"
+    return table(f"{system}. {caption}" if system else caption, heads, rows, kind="words")
 
 
 def side_by_side(results: Results) -> Iterator:
@@ -373,33 +400,46 @@ def side_by_side(results: Results) -> Iterator:
     )
     scores = results.scores[results.differing_set]
     for sentence in results.differing:
-        yield compared_outputs(results.run, scores, sentence)
+        yield compared_outputs(results.run, results.differing_set, scores, sentence)
 
 
-def compared_outputs(run: Run, scores: SetScores, sentence: Sentence) -> Html:
+def compared_outputs(run: Run, which: str, scores: SetScores, sentence: Sentence) -> Html:
     reference = scores.references[sentence.number]
     rows = [("Source", scores.sources[sentence.number])] if scores.sources else []
     rows.append(("Reference", reference))
-    systems: Dict[str, List[int]] = {}  # by what they wrote
+    systems: Dict[Tuple, List[int]] = {}  # by what they wrote, and which of it was put in the place of unknown words
     for i in sentence.chrf:
-        systems.setdefault(scores.hypotheses[i][sentence.number], []).append(i)
-    for output, who in systems.items():
-        words = words_outside(output, reference)
-        text = join((tag("mark", word) if outside else word for word, outside in words), " ")
+        replaced = run.systems[i].outputs[which].replaced.get(sentence.number, [])
+        systems.setdefault((scores.hypotheses[i][sentence.number], *replaced), []).append(i)
+    for (output, *replaced), who in systems.items():
         names = join((tag("span", run.systems[i].name, class_="name") for i in who), ", ")
         chrf = tag("span", f"{sentence.chrf[who[0]]:.0f}", class_="quiet")
-        rows.append((join([names, chrf], " "), text or tag("em", "nothing")))
+        rows.append((join([names, chrf], " "), marked_words(output, reference, replaced) or tag("em", "nothing")))
     inside = [tag("div", tag("dt", name), tag("dd", text)) for name, text in rows]
     return tag("article", tag("h4", f"Sentence {sentence.number + 1:,}"), tag("dl", *inside), class_="sentence")
 
 
+def marked_words(output: str, reference: str, replaced: Sequence[str]) -> Html:
+    """An output; its words that the reference does not have are underlined, those that were replaced have a star."""
+    left, words = Counter(replaced), []
+    for word, outside in words_outside(output, reference):
+        is_replaced = left[bare(word)] > 0
+        left[bare(word)] -= is_replaced
+        word = tag("span", word, "*", class_="replaced") if is_replaced else word
+        words.append(tag("mark", word) if outside else word)
+    return join(words, " ")
+
+
 def shown_part(part) -> Html:
     """A part of a section as HTML: pictures drawn, plain text as a remark on what is missing."""
-    if isinstance(part, Picture):
-        return tag("div", tag("figure", svg(part), class_=None if part.scales else "scroll"), class_="pictures")
-    if isinstance(part, list):
-        return tag("div", *(tag("figure", svg(picture)) for picture in part), class_="pictures")
+    if isinstance(part, (Picture, list)):
+        return tag("div", *map(figure, part if isinstance(part, list) else [part]), class_="pictures")
     return part if isinstance(part, Html) else tag("p", part, class_="missing")
+
+
+def figure(picture: Picture) -> Html:
+    caption = [tag("figcaption", picture.caption)] if picture.caption else []
+    return tag("figure", *caption, svg(picture), class_=None if picture.scales else "scroll")
 
 
 def pictures(sections: Sequence[Section]) -> Iterator[Picture]:

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import platform
+import shlex
 from pathlib import Path
 from typing import Dict
 
@@ -113,14 +114,6 @@ def keep_config(config: Dict, prepared: str, path: Path) -> None:
 
 
 def signature(config: Dict) -> Dict:
-    packages = ("lv_fairseq", "torch", "fairseq-fixed", "fairseq", "sacrebleu", "sentencepiece", "sacremoses")
-    versions = {}
-    for package in packages:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    machine = f"{platform.machine()}, {os.cpu_count()} cores"
     return {
         "shortlist": config["shortlist"],
         "tau": config["tau"],
@@ -133,6 +126,20 @@ def signature(config: Dict) -> Dict:
         "K' tried": ", ".join(f"{k:,}" for k in config["per_word"]),
         "seed": config["seeds"][0],
         "seeds of LV": ", ".join(map(str, config["seeds"])),
-        "versions": versions,
-        "machine": machine,
+        "flags of all trainings": shlex.join(map(str, config["train"])),
+        "flags of decoding": shlex.join(map(str, config["generate"])) or None,
+        "unknown words": config["unk_replacement"],
+        **made_with(),
     }
+
+
+def made_with() -> Dict:
+    """Versions and machine."""
+    packages = ("lv_fairseq", "torch", "fairseq-fixed", "fairseq", "sacrebleu", "sentencepiece", "sacremoses")
+    versions = {}
+    for package in packages:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {"versions": versions, "machine": f"{platform.machine()}, {os.cpu_count()} cores"}

@@ -14,6 +14,11 @@ class Row(NamedTuple):
     flags: List
     replace: bool  # unknown words
 
+    @property
+    def search(self) -> tuple:
+        """All that matters for what the search finds."""
+        return self.paths, self.data, self.flags
+
 
 def rows(
     config: Dict, models: Dict[str, List[Path]], shortlist: Path, full: Path, words: int, k: int, per_word: int

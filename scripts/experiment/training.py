@@ -11,6 +11,20 @@ from typing import Dict, List
 
 from lv_fairseq.errors import UserError
 
+MOST = 300  # points of a learning curve between those of the development set
+FLAGS = {"model": "arch"}  # where a part of fairseq's settings is not named as its flag
+SETTINGS = {  # parts, and what is named of them; (): everything
+    "model": ("_name", "dropout"),
+    "task": ("tau", "source_tau", "reshuffle_partitions", "freeze_word_tables", "hide_rare_words", "sort_window"),
+    "criterion": (),
+    "optimizer": (),
+    "lr_scheduler": (),
+    "optimization": ("lr", "clip_norm", "update_freq", "sentence_avg", "max_epoch", "max_update", "stop_time_hours"),
+    "dataset": ("max_tokens", "batch_size"),
+    "common": ("seed", "fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16", "amp"),
+}
+INHERITED = ("lr", "sentence_avg", "tpu", "bf16", "fp16_adam_stats")  # from other parts, or of no matter
+
 
 def points(run: Path) -> List[Path]:
     """The checkpoints of a run, the best on the development set first; not those whose loss is no number."""
@@ -33,36 +47,72 @@ def best_points(run: Path, most: int = 1) -> List[Path]:
     return found
 
 
-def trained_hours(checkpoint: Path) -> float:
-    """How long a model was trained until it was saved."""
+def read_checkpoint(path: Path) -> Dict:
     import torch
 
     torch.serialization.add_safe_globals([argparse.Namespace])
+    return torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+
+
+def trained_hours(checkpoint: Path) -> float:
+    """How long a model was trained until it was saved."""
     try:
-        state = torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)
-        return state["extra_state"]["previous_training_time"] / 3600
+        return read_checkpoint(checkpoint)["extra_state"]["previous_training_time"] / 3600
     except (RuntimeError, pickle.UnpicklingError, EOFError, LookupError, TypeError):
         raise UserError(f"{checkpoint} is no whole checkpoint of fairseq-train: remove it, and start again") from None
 
 
-def curve(name: str, run: Path, seconds: float = 0.0) -> Dict:
-    """Validation loss in bits against the time spent in updates, which is added up here: fairseq's own clock stands
-    still after a restart. ``seconds``: how long the run had been trained before."""
-    points, last, pace = [], 0, 0.0  # updates so far, seconds an update
-    lines = (run / "train.log").read_bytes().decode(errors="replace").split("\n")
-    for line, _ in itertools.groupby(lines):  # fairseq writes some lines twice
-        found = re.search(r"\{.*\}", line)
+def logged(line: str) -> Dict[str, str]:
+    """The figures of a line of fairseq's log, of --log-format json or simple, by their names in the former."""
+    found = re.search(r"\{.*\}", line)
+    if found:
         try:
-            figures = json.loads(found.group(0)) if found else {}
+            return json.loads(found.group(0))
         except json.JSONDecodeError:
-            continue
+            return {}
+    valid = re.search(r"\| valid on .* subset \| (.*)", line)
+    if valid:
+        return {f"valid_{name}": value for name, value in re.findall(r"(\w+) ([^ |]+)", valid.group(1))}
+    inner = re.search(r"\| epoch \d+: +\d+ / \d+ (.*)", line)
+    return dict(re.findall(r"(\w+)=([^ ,]+)", inner.group(1))) if inner else {}
+
+
+def curve(name: str, log: Path, seconds: float = 0.0) -> Dict:
+    """Loss in bits against the time spent in updates, which is added up here: fairseq's own clock stands still after a
+    restart. On the development set over all words, and between, on the training text as it goes by, over the words of
+    its partition. ``seconds``: how long the run had been trained before."""
+    points, last, pace = [], 0, 0.0  # updates so far, seconds an update
+    lines = log.read_bytes().decode(errors="replace").split("\n")
+    for line, _ in itertools.groupby(lines):  # fairseq writes some lines twice
+        figures = logged(line)
         if "valid_nll_loss" in figures:
             updates, bits = int(float(figures["valid_num_updates"])), float(figures["valid_nll_loss"])
-            spent = seconds + max(updates - last, 0) * pace
-            if math.isfinite(bits):
-                points.append({"updates": updates, "bits": bits, "seconds": spent})
-        elif "num_updates" in figures:
+            points.append({"updates": updates, "bits": bits, "seconds": seconds + max(updates - last, 0) * pace})
+        elif "num_updates" in figures and "train_wall" in figures:
             updates, spent = int(figures["num_updates"]), float(figures["train_wall"])
             pace = spent / (updates - last) if updates > last else pace
             last, seconds = updates, seconds + spent
-    return {"system": name, "name": name, "points": points}
+            bits = float(figures.get("nll_loss", math.nan))
+            points.append({"updates": updates, "training_bits": bits, "seconds": seconds})
+    finite = [point for point in points if math.isfinite(point.get("bits", point.get("training_bits")))]
+    return {"system": name, "name": name, "points": thinned(finite)}
+
+
+def thinned(points: List[Dict]) -> List[Dict]:
+    """All points of the development set, and of the others so many as can be told from one another."""
+    others = [point for point in points if "bits" not in point]
+    kept = {id(others[i * len(others) // MOST]) for i in range(MOST)} if len(others) > MOST else set(map(id, others))
+    return [point for point in points if "bits" in point or id(point) in kept]
+
+
+def trained_with(checkpoint: Path) -> str:
+    """The flags of a training that matter for what comes out, as its checkpoint has them."""
+    settings, flags = read_checkpoint(checkpoint)["cfg"], []
+    for part, names in SETTINGS.items():
+        values = settings[part] if isinstance(settings[part], dict) else vars(settings[part])
+        for name in names or (name for name in values if name not in INHERITED):
+            value, flag = values.get(name), FLAGS.get(part, part) if name == "_name" else name
+            value = " ".join(map(str, value)) if isinstance(value, list) else value
+            if value not in (None, False, 0, -1, "none", "0.0", "1"):  # off, and fairseq's --update-freq
+                flags += [f"--{flag.replace('_', '-')}"] + [str(value)] * (value is not True)
+    return " ".join(flags)
