@@ -61,8 +61,10 @@ def parse_args(argv: Optional[Sequence[str]]) -> Tuple[argparse.Namespace, List[
     for name in ("max_request_words", "max_request_sentences", "timeout"):
         if not getattr(args, name) > 0:
             raise UserError(f"--{name.replace('_', '-')} must be more than 0, not {getattr(args, name)}")
-    if args.max_queue < 0 or not 0 <= args.port < 65536:
-        raise UserError("--max-queue must be 0 or more, and --port below 65536")
+    if args.max_queue < 0:
+        raise UserError(f"--max-queue must be 0 or more, not {args.max_queue}")
+    if not 0 <= args.port < 65536:
+        raise UserError(f"--port must be from 0 to 65535, not {args.port}")
     return args, others
 
 
@@ -104,9 +106,10 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     try:
         from lv_fairseq.serving import api, server
     except ModuleNotFoundError as error:
-        if error.name not in ("starlette", "uvicorn"):
+        missing = str(error.name).partition(".")[0]
+        if missing not in ("starlette", "uvicorn"):
             raise
-        raise UserError(f"lv-serve needs {error.name}: pip install 'lv_fairseq[serve]'") from None
+        raise UserError(f"lv-serve needs {missing}: pip install 'lv_fairseq[serve]'") from None
     from lv_fairseq.serving.worker import Worker
 
     cfg = configure(others)
@@ -117,6 +120,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     hosts = server.known_hosts(bound, args.host, args.allow_host)
     if hosts is None:
         logger.warning("whoever reaches %s may use this server: it asks for no password", args.host)
+    logging.getLogger("fairseq.tasks").setLevel(logging.WARNING)  # four lines for each batch
     server.serve(api.application(worker, limits, hosts), worker, bound)
 
 

@@ -1,5 +1,6 @@
 """The process around the API: its socket, its signals and its end."""
 
+import asyncio
 import contextlib
 import ipaddress
 import logging
@@ -17,7 +18,8 @@ from lv_fairseq.serving.worker import Worker
 
 logger = logging.getLogger(__name__)
 
-GRACE = 10  # seconds in which requests that are being answered may end
+GRACE = 10  # seconds in which what is being translated may end
+LAST = 2  # seconds after these, for the last answers
 IDLE = 30  # seconds after which a connection without a request is closed
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
@@ -82,6 +84,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets=None) -> None:
         logger.info("stopped by %s: what runs is finished", self.stopped_by)
         self.worker.stop()
+        asyncio.get_running_loop().call_later(GRACE, self.worker.give_up)
         await super().shutdown(sockets)
 
 
@@ -98,7 +101,7 @@ def serve(app, worker: Worker, bound: socket.socket) -> None:
         access_log=False,
         server_header=False,
         timeout_keep_alive=IDLE,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=GRACE + LAST,
     )
     server = Server(config, worker)
     worker.start()
@@ -106,7 +109,7 @@ def serve(app, worker: Worker, bound: socket.socket) -> None:
         server.run(sockets=[bound])
     except OSError as error:  # another one was quicker
         raise UserError(f"cannot listen at {url_of(bound)}: {error.strerror or error}") from None
-    if not worker.join(GRACE):  # a sentence that takes longer: nobody waits for it any more
+    if not worker.join(LAST):  # a sentence that takes longer: nobody waits for it any more
         logger.warning("a sentence was being translated: given up")
         logging.shutdown()
         sys.stdout.flush()

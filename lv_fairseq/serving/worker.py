@@ -1,9 +1,10 @@
 """The one thread that owns the model, and the queue before it. Sentences that wait together are decoded together."""
 
+import contextlib
 import logging
 import threading
 from collections import defaultdict, deque
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Deque, Dict, List, Optional, Sequence
 
@@ -24,7 +25,7 @@ class StoppingError(Exception):
     """Nothing is begun any more."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Job:
     """What one request asks for.
 
@@ -39,6 +40,14 @@ class Job:
     future: Future = field(default_factory=Future)
     sentences: List[List[str]] = field(default_factory=list)  # in the model's tokens
 
+    def end(self, answers: Optional[List[Dict]] = None, error: Optional[Exception] = None) -> None:
+        """Give its future what there is, unless it has got something else meanwhile (`Worker.give_up`)."""
+        with contextlib.suppress(InvalidStateError):
+            if error is None:
+                self.future.set_result(answers)
+            else:
+                self.future.set_exception(error)
+
 
 class Worker:
     """
@@ -52,6 +61,7 @@ class Worker:
         self._changed = threading.Condition()
         self._stopping = False
         self.waiting = 0  # sentences
+        self._running: List[Job] = []
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
 
     def start(self) -> None:
@@ -62,6 +72,11 @@ class Worker:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
+
+    def give_up(self) -> None:
+        """What runs after `stop` gets a `StoppingError` too; the thread goes on until it has noticed."""
+        for job in self._running:
+            job.end(error=StoppingError())
 
     def join(self, seconds: float) -> bool:
         """Whether the thread has ended."""
@@ -78,11 +93,20 @@ class Worker:
             self._queue.append(job)
             self.waiting += len(job.texts)
             self._changed.notify_all()
+        job.future.add_done_callback(lambda _: self._forget(job))
         return job.future
+
+    def _forget(self, job: Job) -> None:
+        """Who has given up does not wait any more."""
+        with self._changed:
+            if job in self._queue:
+                self._queue.remove(job)
+                self.waiting -= len(job.texts)
 
     def _run(self) -> None:
         while jobs := self._take():
             groups: Dict[Settings, List[Job]] = defaultdict(list)
+            self._running = jobs
             for job in filter(self._begins, jobs):
                 groups[job.settings].append(job)
             for group in groups.values():
@@ -104,7 +128,7 @@ class Worker:
                 return taken
         for job in taken:
             if job.future.set_running_or_notify_cancel():
-                job.future.set_exception(StoppingError())
+                job.end(error=StoppingError())
         return []
 
     def _begins(self, job: Job) -> bool:
@@ -115,8 +139,7 @@ class Worker:
             job.sentences = [self.translator.words(text) for text in job.texts]
             if job.asked is None:
                 return True
-            asked = [self.translator.why(words, job.asked, job.settings) for words in job.sentences]
-            job.future.set_result(asked)
+            job.end([self.translator.why(words, job.asked, job.settings) for words in job.sentences])
         except Exception as error:
             self._fail(job, error)
         return False
@@ -134,7 +157,7 @@ class Worker:
                 job = owners[place]
                 mine = range(first[id(job)], first[id(job)] + len(job.sentences))
                 if all(other in answers for other in mine):
-                    job.future.set_result([answers.pop(other) for other in mine])
+                    job.end([answers.pop(other) for other in mine])
         except Exception as error:
             left = [job for job in jobs if not job.future.done()]
             if len(left) == 1 == len(jobs):
@@ -146,4 +169,4 @@ class Worker:
     def _fail(self, job: Job, error: Exception) -> None:
         if not isinstance(error, (UserError, TooLongError)):
             logger.error("a request failed", exc_info=error)
-        job.future.set_exception(error)
+        job.end(error=error)
