@@ -27,7 +27,16 @@ LISTS = ("--candidate-frequent", 20, "--candidate-per-word", 2, "--unk-replaceme
 
 
 def lists(names) -> tuple:
-    return (names / "data", "--path", names / "model.pt", "--lexicon", names / "lexicon", *LISTS)
+    return (
+        names / "data",
+        "--user-dir",
+        "elsewhere/lv_fairseq",
+        "--path",
+        names / "model.pt",
+        "--lexicon",
+        names / "lexicon",
+        *LISTS,
+    )
 
 
 def translator_of(*flags, most_words: int = 200) -> Translator:

@@ -46,7 +46,7 @@ def cases(names, tmp_path_factory):
         "lv-lexicon coverage": (lexicon, "coverage", names / "lexicon", *texts),
         "lv-partition": (BIN / "lv-partition", corpus, "--tau", 30),
         "lv-coverage": (BIN / "lv-coverage", names / "train.src", names / "valid.src"),
-        "lv-serve": (ROOT / "lv_fairseq/commands/serve.py", *decode[:1], *decode[-6:], "--port", 0),
+        "lv-serve": (ROOT / "lv_fairseq/commands/serve.py", *decode, "--port", 0),
         "lv-report": (BIN / "lv-report", "PLACE", "--png", "PLACE/pictures"),
     }
     usual = {

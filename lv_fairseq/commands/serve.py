@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import sys
 from typing import List, Optional, Sequence, Tuple
 
 from lv_fairseq.errors import UserError, behind, command
@@ -78,10 +79,24 @@ def configure(flags: Sequence[str]):
     import lv_fairseq.tasks.lv_translation_from_pretrained_bart
     import lv_fairseq.tasks.lv_translation_multi_simple_epoch  # noqa: F401
 
-    parser = options.get_interactive_generation_parser(default_task="lv_translation")
+    flags, arguments = without_own_user_dir(flags), sys.argv
+    try:
+        sys.argv = arguments[:1]  # where fairseq looks for --user-dir by itself
+        parser = options.get_interactive_generation_parser(default_task="lv_translation")
+    finally:
+        sys.argv = arguments
     parser.prog = "lv-serve"
     add_flags(parser.add_argument_group("lv-serve").add_argument)
-    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, list(flags)))
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, flags))
+
+
+def without_own_user_dir(flags: Sequence[str]) -> List[str]:
+    """fairseq-interactive needs --user-dir lv_fairseq; here it is imported already, perhaps from another place."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--user-dir")
+    args, others = parser.parse_known_args(flags)
+    own = args.user_dir is None or os.path.basename(os.path.normpath(args.user_dir)) == "lv_fairseq"
+    return others if own else ["--user-dir", args.user_dir, *others]
 
 
 def load(cfg, most_words: int):
