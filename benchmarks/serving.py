@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 SENTENCES = 200  # different ones
 WORDS, FREQUENT, PER_WORD = 2000, 200, 5  # of its own model
-PATIENCE = 300  # seconds until a server has loaded its model
+PATIENCE = 300  # seconds until a server has loaded its model, or a busy machine has translated a sentence
 
 
 def parse_args(argv: Optional[Sequence[str]]) -> Tuple[Namespace, List[str]]:
@@ -180,7 +180,16 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         expected = interactive(flags, sentences)
         log = folder / "log"
         with open(log, "wb") as file:
-            command = [sys.executable, "-m", "lv_fairseq.commands.serve", *flags, "--port", "0"]
+            command = [
+                sys.executable,
+                "-m",
+                "lv_fairseq.commands.serve",
+                *flags,
+                "--port",
+                "0",
+                "--timeout",
+                str(PATIENCE),
+            ]
             server = start(command, stderr=file, stdout=file, cwd=ROOT)
             try:
                 port = wait_for_port(log, server)

@@ -5,6 +5,7 @@ from typing import Dict, List, Optional, Sequence
 
 from torch import Tensor
 
+from lv_fairseq.candidates import CandidateLists
 from lv_fairseq.candidates.reasons import Reason
 from lv_fairseq.decoding import Decoding
 from lv_fairseq.decoding.unknown_words import translated
@@ -46,14 +47,12 @@ def explained(decoding: Decoding, hypothesis: Dict, source_words: List[str], pla
     return {
         "tokens": tokens,
         "source": [{"word": word, "unknown": decoding.source.index(word) == unknown} for word in source_words],
-        "list": None
-        if lists is None
-        else {
-            "words": len(candidates),
-            "candidate_frequent": lists.frequent,
-            "candidate_per_word": lists.per_word,
-        },
+        "list": None if lists is None else about_list(lists, len(candidates)),
     }
+
+
+def about_list(lists: CandidateLists, words: int) -> Dict:
+    return {"words": words, "candidate_frequent": lists.frequent, "candidate_per_word": lists.per_word}
 
 
 def attention_rows(attention: Optional[Tensor], places: Tensor) -> Optional[List[List[float]]]:
@@ -106,5 +105,5 @@ def why(decoding: Decoding, beam: int, source_words: List[str], words: Sequence[
             origin = came_from(reason) if reason.on_list else {**came_from(reason), "origin": None}
             answer.update(origin, on_list=reason.on_list, why=reason.text())
         answers.append(answer)
-    size = len(lists.common) + len(lists.others(source_words)) if lists is not None else None
-    return {"words": answers, "list": None if size is None else {"words": size}}
+    size = 0 if lists is None else len(lists.common) + len(lists.others(source_words))
+    return {"words": answers, "list": None if lists is None else about_list(lists, size)}
