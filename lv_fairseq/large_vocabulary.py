@@ -1,6 +1,7 @@
 """What a translation task of fairseq gains here: pages of its words in training, candidate lists in decoding, and the
 replacement of unknown words. It connects the rooms of this package, and holds no algorithm."""
 
+import copy
 import logging
 from functools import cached_property, partial
 from typing import List, Optional, Sequence
@@ -276,6 +277,12 @@ class LargeVocabulary:
             keep_attention(models)
         generator = super().build_generator(models, args, *others, **kwargs)
         return self.decoding.wrap(generator, models, args, kwargs.get("prefix_allowed_tokens_fn"))
+
+    def with_decoding(self, frequent: int, per_word: Optional[int], rule: str):
+        """This task with another K, K' and rule for unknown words, to build a generator with; the rest is shared."""
+        task = copy.copy(self)
+        task.decoding = self.decoding.changed(frequent, per_word, rule)
+        return task
 
     def candidate_lists(self, sample):
         """For validation: the words that are on every list, and the other words of each sentence."""

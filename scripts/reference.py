@@ -28,7 +28,8 @@ scripts/reference.py` from the options themselves.)
 
 def parsers(module: str) -> Iterator[Tuple[str, argparse.ArgumentParser]]:
     """The parser of a command, or those of its subcommands: asked for at the moment when it would parse."""
-    with mock.patch.object(argparse.ArgumentParser, "parse_args", autospec=True, side_effect=StopIteration) as parse:
+    stop = {"autospec": True, "side_effect": StopIteration}
+    with mock.patch.object(argparse.ArgumentParser, "parse_known_args", **stop) as parse:
         try:
             importlib.import_module(module).parse_args([])
         except StopIteration:

@@ -95,6 +95,7 @@ def main(folder: str, cases: list, tries: int, seed: str) -> None:
     import lv_fairseq.commands.lexicon
     import lv_fairseq.commands.partition
     import lv_fairseq.commands.report
+    import lv_fairseq.commands.serve
 
     lv_fairseq.register()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -172,6 +172,14 @@ def test_attention_is_measured_layer_by_layer(printed, text, data, drawn, tmp_pa
         assert all(0 <= figure <= 100 for figure in figures(lines, name)) and len(figures(lines, name)) == 3
 
 
+def test_a_server_loses_no_request_and_answers_as_fairseq_interactive_does(printed):
+    lines = printed("serving", "--clients", 4, "--seconds", 1)
+    assert figures(lines, "requests")[0] > 4 and figures(lines, "lost") == [0]
+    assert figures(lines, "other than fairseq-interactive") == [0] and figures(lines, "exit code after SIGTERM") == [0]
+    for name in ("p50, p99 in ms", "memory in MB, at a quarter and at the end"):
+        assert len(figures(lines, name)) == 2
+
+
 def test_a_perfect_attention_has_no_errors():
     module = runpy.run_path(str(ROOT / "benchmarks" / "attention.py"))
     alignments = [{(0, 1), (1, 0)}, {(0, 0), (1, 0)}]

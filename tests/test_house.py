@@ -50,15 +50,19 @@ MAY_IMPORT = {
     "language_tokens": "fairseq_patches large_vocabulary opening",
     "tasks": "criterions data_folder decoding errors fairseq_patches language_tokens large_vocabulary task_config "
     "word_tables",
+    "serving": "candidates decoding errors large_vocabulary processes report",
     "commands": "batching candidates corpus_coverage data_folder errors fairseq_patches files fingerprint lexicon "
-    "partitions processes progress report trim word_tables",
+    "models partitions processes progress report serving tasks trim word_tables",
     "lv_fairseq": "errors lexicon models partitions tasks",
 }
-CONNECT = "models decoding criterions task_config opening large_vocabulary tasks commands fairseq_patches".split()
+CONNECT = "models decoding criterions task_config opening large_vocabulary tasks serving commands fairseq_patches"
+CONNECT = CONNECT.split()
 KNOW = {  # libraries, and the rooms that may know them
     "fairseq": [*CONNECT, "index_file", "data_folder", "batching", "rnnsearch"],
     "torch": [*CONNECT, "batching", "rnnsearch", "word_tables", "softmax", "page_turner", "workers", "watch", "trim"],
     "fairseq_cli": [],
+    "starlette": ["serving"],
+    "uvicorn": ["serving"],
 }
 LONGEST = 60  # lines of a function
 

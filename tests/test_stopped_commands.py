@@ -46,12 +46,14 @@ def cases(names, tmp_path_factory):
         "lv-lexicon coverage": (lexicon, "coverage", names / "lexicon", *texts, *known),
         "lv-partition": (BIN / "lv-partition", corpus, "--tau", 30),
         "lv-coverage": (BIN / "lv-coverage", names / "train.src", names / "valid.src"),
+        "lv-serve": (ROOT / "lv_fairseq/commands/serve.py", *decode, "--port", 0),
         "lv-report": (BIN / "lv-report", "PLACE", "--png", "PLACE/pictures"),
     }
     usual = {
         "fairseq-train": 6,
         "fairseq-generate": 6,
         "fairseq-interactive": 4,
+        "lv-serve": 4,
     }  # seconds: they do not end by themselves
     return {
         name: {
@@ -68,7 +70,7 @@ def cases(names, tmp_path_factory):
 
 OWN = ("build", "convert", "inspect", "coverage")
 ALL = ("fairseq-train", "fairseq-generate", "fairseq-interactive", *(f"lv-lexicon {name}" for name in OWN))
-ALL += ("lv-partition", "lv-coverage", "lv-report")
+ALL += ("lv-partition", "lv-coverage", "lv-report", "lv-serve")
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ def names(requirements: list) -> set:
 
 RUNTIME = names(PROJECT["project"]["dependencies"])
 DEVELOPMENT = names(PROJECT["project"]["optional-dependencies"]["dev"])
+SERVE = names(PROJECT["project"]["optional-dependencies"]["serve"])
 
 
 def sources(folder: str) -> list:
@@ -49,7 +50,7 @@ def imported(folder: str) -> set:
 
 @pytest.mark.parametrize("folder", ["lv_fairseq", "scripts", "benchmarks", "tests", ".ci"])
 def test_what_is_imported_is_declared(folder):
-    declared = RUNTIME | DEVELOPMENT if folder in ("tests", ".ci") else RUNTIME
+    declared = RUNTIME | {"tests": DEVELOPMENT | SERVE, ".ci": DEVELOPMENT, "lv_fairseq": SERVE}.get(folder, set())
     distributions = importlib.metadata.packages_distributions()
     found = imported(folder)
     assert found

@@ -5,10 +5,10 @@ from typing import Dict, Iterable, Optional, Sequence, Tuple
 
 import numpy as np
 
+from lv_fairseq.candidates.reasons import Reason, Translations, translations_of
 from lv_fairseq.errors import UserError
 from lv_fairseq.fingerprint import fingerprint
 from lv_fairseq.lexicon import Lexicon
-from lv_fairseq.lexicon.lexicon import phrases
 
 NONE = np.zeros(0, dtype=np.int64)
 LOOKED_AT = 1000  # words that tell whether a lexicon is of the model's language
@@ -66,11 +66,14 @@ class CandidateLists:
         self._rank[self._never] = self.words
         self._rank[self._always] = -1
         self._numbers = NONE  # of the lexicon's target words in the dictionary
-        if lexicon is not None and per_word:
-            words = lexicon.target_words
-            self._numbers = np.fromiter(map(dictionary.index, words), np.int64, len(words))
         self._made: Dict[Tuple[int, int], CandidateLists] = {}  # the same with other K and K', each made once
+        self._read_lexicon(per_word)
         self._hold(frequent, per_word)
+
+    def _read_lexicon(self, per_word: int) -> None:
+        if self.lexicon is not None and per_word and self._numbers is NONE:
+            words = self.lexicon.target_words
+            self._numbers = np.fromiter(map(self.dictionary.index, words), np.int64, len(words))
 
     def _hold(self, frequent: int, per_word: int) -> None:
         """Put together what is on every list."""
@@ -118,21 +121,44 @@ class CandidateLists:
             lists = self._with(lists.frequent + words - len(lists.common), self.per_word)
         return lists
 
+    def limited(self, frequent: int, per_word: int) -> "CandidateLists":
+        """Lists with another K and K', which nobody here remembers: who asks for many of them decides what is kept."""
+        self._read_lexicon(per_word)
+        made = copy.copy(self)
+        made._made = {}
+        made._hold(frequent, per_word)
+        return made
+
+    def translations(self, source_words: Sequence[str]) -> Optional[Translations]:
+        """What the lexicon has for a sentence; None if no list is made from it."""
+        if self.lexicon is None or not self.per_word:
+            return None
+        return translations_of(self.lexicon, self._numbers, source_words)
+
+    def why(self, word: int, source_words: Sequence[str], translations: Optional[Translations]) -> Reason:
+        """What decides whether a word of the dictionary is on the list of a sentence.
+
+        Args:
+            translations: those of the sentence
+        """
+        rank, alike = int(self._rank[word]), self.source_words and self.dictionary[word] in source_words
+        best = None if translations is None else translations.best(word)
+        never = bool(self._never[word])
+        listed = best is not None and (best.key == "" or best.number <= self.per_word)
+        return Reason(
+            on_list=not never and (rank < self.frequent or alike or listed),
+            rank=None if never or rank < 0 else rank + 1,
+            frequent=self.frequent,
+            per_word=self.per_word,
+            best=best,
+            known=translations is not None,
+            alike=alike,
+            never=never,
+        )
+
     def reason(self, word: int, source_words: Sequence[str]) -> str:
         """Why a word of the dictionary is not on the list of a sentence."""
-        if self._never[word]:
-            return "a token that stands in no translation"
-        reason = f"number {self._rank[word] + 1:,} by frequency, K = {self.frequent:,}"
-        if self.lexicon is None or not self.per_word:
-            return reason
-        text, best = self.dictionary[word], None
-        for key in phrases(source_words, self.lexicon.longest_key):
-            translations = [translation for translation, _ in self.lexicon.translations(key)]
-            if text in translations and (best is None or translations.index(text) < best[0]):
-                best = translations.index(text), key
-        if best is None:
-            return f"{reason}; no translation of a source word in the lexicon"
-        return f"{reason}; translation {best[0] + 1} of {best[1]!r}, K' = {self.per_word}"
+        return self.why(word, source_words, self.translations(source_words)).missing()
 
 
 def are_first(numbers: np.ndarray) -> bool:

@@ -3,6 +3,7 @@
 import atexit
 import logging
 import sys
+from copy import copy as copy_of
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -77,7 +78,8 @@ class Decoding:
         self.reading = Reading(source, target, cfg.copy_rare_words, self.rule, self.lexicon, text_words[0])
         self.align = alignment(str(cfg.unk_alignment), self.reading.is_unknown)
         self.every_word = CandidateLists(target, len(target))
-        self.lists = self._lists()
+        self._made: Optional[CandidateLists] = None  # the first lists, of which others are made
+        self.lists = self._lists(cfg.candidate_frequent, cfg.candidate_per_word)
         used = self.lists is not None or self.rule.startswith("lexicon") or cfg.hide_rare_words
         if self.lexicon is not None and not used:
             logger.warning("--lexicon is not used without --candidate-frequent or --unk-replacement lexicon")
@@ -85,9 +87,8 @@ class Decoding:
         if own_command and (self.lists is not None or self.rule != "none"):
             atexit.register(self._tell)
 
-    def _lists(self) -> Optional[CandidateLists]:
+    def _lists(self, frequent: int, per_word: Optional[int]) -> Optional[CandidateLists]:
         """None if every word may be chosen."""
-        frequent, per_word = self.cfg.candidate_frequent, self.cfg.candidate_per_word
         if not frequent and not per_word:
             return None
         words = self.every_word.words - self.target.nspecial
@@ -95,10 +96,22 @@ class Decoding:
             raise UserError(f"--candidate-frequent {frequent} is more than the {words} words of the target dictionary")
         if per_word is None:
             per_word = 0 if self.lexicon is None else DEFAULT_PER_WORD
+        everything = frequent == words
+        if self._made is not None and not everything:
+            return self._made.limited(frequent, per_word)
         ranking = None if self.cfg.frequent_words is None else ranking_from(self.cfg.frequent_words, self.target)
         own = {"ranking": ranking, "source_words": self.cfg.candidate_source_words, "always": self.always}
-        never = () if frequent == words else self.never  # who asks for all words gets them
-        return CandidateLists(self.target, frequent, self.lexicon, per_word, never=never, **own)
+        never = () if everything else self.never  # who asks for all words gets them
+        lists = CandidateLists(self.target, frequent, self.lexicon, per_word, never=never, **own)
+        self._made = None if everything else lists
+        return lists
+
+    def changed(self, frequent: int, per_word: Optional[int], rule: str) -> "Decoding":
+        """The same with another K, K' and rule for unknown words, as the flags would set them."""
+        made = copy_of(self)
+        made.lists, made.rule = self._lists(frequent, per_word), rule
+        made.statistics = Statistics(replacing=rule != "none")
+        return made
 
     def wrap(self, generator, models: Sequence, args, prefix_function: Optional[Callable] = None):
         """A generator that a task has built, with what the options ask for: candidate lists, another mean.
@@ -216,10 +229,7 @@ class Decoding:
 
     def _replace_unknown(self, generator, sample: Dict, words: List[List[str]], hypotheses: List[List[Dict]]) -> None:
         """On the host, to which all hypotheses of the batch come at once."""
-        pad = self.source.pad()
-        tokens = sample["net_input"]["src_tokens"].cpu()
-        turned = turns(generator.model.single_model) and bool(tokens[:, 0].eq(pad).any())
-        places = [word_places(row, len(mine), pad, turned, self.frame) for row, mine in zip(tokens, words)]
+        places = self.places(generator, sample, words)
         found = with_unknown(hypotheses, self.target.unk())
         copies = [{"tokens": numbers, "attention": x["attention"]} for _, x, numbers in found]
         seen = [copy for copy in copies if copy["attention"] is not None]
@@ -233,8 +243,15 @@ class Decoding:
                 self.statistics.replaced += counts[1]
         new = to_device([copy["tokens"] for copy in copies], sample["net_input"]["src_tokens"].device)
         for (_, hypothesis, _), copy, numbers in zip(found, copies, new):
-            hypothesis["tokens"] = numbers
+            hypothesis.update(tokens=numbers, searched=copy["searched"], stands_for=copy["stands_for"])
             self.target.forget_with(numbers, copy["tokens"].tolist())
+
+    def places(self, generator, sample: Dict, words: List[List[str]]) -> List[torch.Tensor]:
+        """Where the attention of each sentence of a batch has its words, among the source positions."""
+        pad = self.source.pad()
+        tokens = sample["net_input"]["src_tokens"].cpu()
+        turned = turns(generator.model.single_model) and bool(tokens[:, 0].eq(pad).any())
+        return [word_places(row, len(mine), pad, turned, self.frame) for row, mine in zip(tokens, words)]
 
     def _look_again(self, generator, sample: Dict, hypotheses: List[List[Dict]]) -> None:
         """Hypotheses with unknown words get the attention that options or models name, if the search keeps another."""

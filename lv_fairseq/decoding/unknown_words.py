@@ -99,16 +99,19 @@ def replace_unknown(
         align: which source word an unknown word stands for
         segmentation: of words into pieces; None: all tokens are words
 
-    Returns: how many words were unknown, and how many of them were replaced.
+    Returns: how many words were unknown, and how many of them were replaced. The hypothesis has its tokens as they were
+    as "searched", and as "stands_for" from the place of each unknown word to that of its source word.
     """
     tokens = hypothesis["tokens"]
     unknown = torch.nonzero(tokens == dictionary.unk()).flatten()
+    hypothesis.update(searched=tokens, stands_for={})
     if not len(unknown) or not len(places):
         return len(unknown), 0
     attention = hypothesis["attention"]
     if attention is None or attention.numel() == 0:
         raise UserError("--unk-replacement needs a model with attention")
     looked_at = align(attention[places][:, unknown].detach().float().numpy(), source_words)
+    hypothesis["stands_for"] = dict(zip(unknown.tolist(), map(int, looked_at)))
     if segmentation is not None:
         everything = attention[places].argmax(dim=0).index_put((unknown,), unknown.new_tensor(looked_at)).tolist()
         return replace_unknown_pieces(hypothesis, everything, source_words, rule, dictionary, lexicon, segmentation)
@@ -146,9 +149,16 @@ def replace_unknown_pieces(
 
 def replacement(word: str, rule: str, lexicon: Optional[Lexicon], segmentation: Optional[Segmentation] = None) -> str:
     """The most likely translation of a source word, or the word itself."""
-    if rule == "lexicon" or rule == "lexicon-lowercase" and word[:1].islower():
-        if segmentation is None:
-            return lexicon.best(word) or word
-        found = ((lexicon.best(key), key) for key in segmentation.keys(word))
-        return next((segmentation.text(best) for best, key in found if best and segmentation.is_word(best, key)), word)
-    return word
+    return translated(word, rule, lexicon, segmentation) or word
+
+
+def translated(
+    word: str, rule: str, lexicon: Optional[Lexicon], segmentation: Optional[Segmentation] = None
+) -> Optional[str]:
+    """The most likely translation of a source word, if a rule asks for it and the lexicon knows it."""
+    if rule != "lexicon" and not (rule == "lexicon-lowercase" and word[:1].islower()):
+        return None
+    if segmentation is None:
+        return lexicon.best(word)
+    found = ((lexicon.best(key), key) for key in segmentation.keys(word))
+    return next((segmentation.text(best) for best, key in found if best and segmentation.is_word(best, key)), None)

@@ -1,0 +1,1 @@
+"""A trained model as a page and an API: ``lv-serve``."""
