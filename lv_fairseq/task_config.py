@@ -268,8 +268,6 @@ def check_decoding(cfg: LargeVocabularyConfig) -> None:
         raise UserError(
             f"--unk-replacement {cfg.unk_replacement} needs a lexicon: name one with --lexicon, or take copy"
         )
-    if cfg.copy_rare_words and str(cfg.unk_replacement) == "none":
-        raise UserError("--copy-rare-words lets words be replaced by themselves: give --unk-replacement")
     if cfg.lexicon is not None and not os.path.exists(cfg.lexicon):
         raise UserError(f"there is no lexicon {cfg.lexicon}: make it with lv-lexicon build")
     if cfg.source_text is not None and not os.path.isfile(cfg.source_text):

@@ -29,7 +29,7 @@ from lv_fairseq.report.scores import bootstrap
 SYSTEMS = (  # file, name, note, and the file of the same search without replacement
     ("all-words", "all words", "each word is chosen among all of the dictionary", "all-words"),
     ("lists", "candidate list", "among the frequent words and translations of the source words", "lists"),
-    ("test", "list + replacement", "the same, and unknown words are replaced", "lists"),
+    ("test", "list + replacement", "the same, and unknown words and rare names are copied", "unreplaced"),
 )
 TOKENISED = "tok:none"  # words as they are: punctuation is split off already
 

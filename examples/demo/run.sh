@@ -50,7 +50,7 @@ $tied lv-lexicon coverage "$out/lexicon" --source "$out/text/valid.src" --target
   --frequent 0,1000,4000 --per-word 0,5,10,20 2> /dev/null | tee "$out/coverage.txt"
 
 step "6. Translating the test set over all words; over candidate lists (4,000 frequent words and 10 for each source word);
-   and with unknown words replaced: $out/*.out"
+   and with rare names and unknown words replaced: $out/*.out"
 translate() { # NAME, flags
   $tied fairseq-generate "$out/data" "${plugin[@]}" --path "$out/model/checkpoint_best.pt" --beam 5 --max-tokens 4000 \
     --max-len-a 2 --max-len-b 10 --source-text "$out/text/test.src" "${@:2}" > "$out/$1.out" 2> "$out/$1.log"
@@ -58,12 +58,14 @@ translate() { # NAME, flags
 lists=(--candidate-frequent 4000 --candidate-per-word 10 --lexicon "$out/lexicon")
 translate all-words --print-alignment soft
 translate lists "${lists[@]}" --print-alignment soft
+lists+=(--copy-rare-words 20) # names that were hidden as often as not
+translate unreplaced "${lists[@]}"
 translate test "${lists[@]}" --unk-replacement lexicon-lowercase
 tail -n 2 "$out/test.log" | head -n 1
 
 step "7. Three sentences whose names no dictionary has: source, reference, translation, with replaced words in [ ]"
 $tied python scripts/show_names.py --dict "$out/data/dict.src.txt" --source "$out/text/test.src" \
-  --reference "$out/text/test.tgt" --output "$out/test.out" --unreplaced "$out/lists.out" --sentences 3
+  --reference "$out/text/test.tgt" --output "$out/test.out" --unreplaced "$out/unreplaced.out" --sentences 3
 
 step "8. What lists and replacement bring"
 $tied python scripts/demo_results.py "$out"

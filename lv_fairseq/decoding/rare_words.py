@@ -18,7 +18,7 @@ class Reading:
     Args:
         source, target: fairseq's dictionaries
         most: how often a word was seen, at most, that is read as unknown; 0: none is
-        rule, lexicon: of the replacement, which has to be the word itself
+        rule, lexicon: of the replacement, which has to be the word itself; without one, the paper's rule says it
         words: how many words the source dictionary has before any token of another kind; None: all
     """
 
@@ -54,6 +54,8 @@ class Reading:
 def rare_copies(source, target, most: int, rule: str, lexicon: Lexicon | None) -> np.ndarray:
     """The numbers, in order, of source words that were seen at most so often, that the target dictionary has too,
     written alike, and that replacement would copy."""
+    if rule == "none":
+        rule = "copy" if lexicon is None else "lexicon-lowercase"
     counts = np.array(source.count, dtype=np.int64)
     counts[: source.nspecial] = 0
     rare = np.flatnonzero((counts > 0) & (counts <= most))
