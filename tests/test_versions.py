@@ -57,6 +57,13 @@ def test_what_is_imported_is_declared(folder):
     assert not {x for x in found if declared.isdisjoint(map(canonicalize_name, distributions.get(x, ())))}
 
 
+def test_every_file_of_the_package_that_is_no_python_is_installed_with_it():
+    package = ROOT / "lv_fairseq"
+    others = [path for path in package.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+    named = PROJECT["tool"]["setuptools"]["package-data"]["lv_fairseq"]
+    assert sorted(str(path.relative_to(package)) for path in others) == sorted(named)
+
+
 def test_the_version_stands_in_one_place():
     assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "lv_fairseq.__version__"}
     assert "version" not in PROJECT["project"]
