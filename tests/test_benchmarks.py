@@ -111,6 +111,34 @@ def test_decoding_is_compared_for_a_transformer_with_one_table_and_for_batches(p
     assert sum(re.match(r"lists are [\d.]+ times as fast as all words", line) is not None for line in lines) == 1
 
 
+RELEASED = ("--rows", 500, "--dim", 8, "--layers", 1, "--heads", 2, "--frequent", 60, "--per-word", 2)
+RELEASED += ("--source-words", 20, "--length", 3, "--beam", 1, 2, "--batch", 2, "--turns", 1)
+PEERS = ROOT / ".venv-peers" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_decoding_of_a_released_model_is_compared_with_ctranslate2_or_that_is_said_to_be_absent(
+    printed, tmp_path, beside
+):
+    if beside and not (PEERS / "ctranslate2").is_dir():
+        pytest.skip("not installed: make .venv-peers/.installed")
+    lines = [
+        line.removesuffix("%")
+        for line in printed("released_speed", *RELEASED, *(() if beside else ("--peers", tmp_path)))
+    ]
+    rows = ["all words", "lists", "fairseq alone"]
+    if beside:
+        rows += [f"CTranslate2 {kind}{lists}" for kind in ("float32", "int8") for lists in ("", ", vmap")]
+    else:
+        assert f"CTranslate2 is absent: it is not in {tmp_path}" in lines
+    for beam in (1, 2):
+        (place,) = (i for i, line in enumerate(lines) if line.startswith(f"beam {beam}, "))
+        table = lines[place + 1 : place + 1 + len(rows)]
+        found = {name: figures(table, name) for name in rows}
+        assert found["lists"][3] == 1 and found["fairseq alone"][4] == 100
+    assert any(line.startswith("8 sentences, candidate lists of ") for line in lines)
+
+
 COST = ("--pairs", 100, "--tau", 300, "--tokens", 100, "--turns", 1)
 
 
