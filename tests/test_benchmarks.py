@@ -139,6 +139,15 @@ def test_decoding_of_a_released_model_is_compared_with_ctranslate2_or_that_is_sa
     assert any(line.startswith("8 sentences, candidate lists of ") for line in lines)
 
 
+def test_fine_tuning_over_pages_is_compared_with_all_rows(printed):
+    sizes = ("--rows", 600, "--pieces", 200, "--dim", 8, "--layers", 1, "--heads", 2, "--tau", 60)
+    lines = printed("finetuning", *sizes, "--tokens", 150, "--updates", 2)
+    whole, paged = figures(lines, "all rows"), figures(lines, "--tau 60")
+    assert whole[0] == 600 and whole[6] == 100 and paged[0] < 100 and paged[6] < 20
+    assert abs(whole[8] - paged[8]) < 0.01  # the same model, over the same words
+    assert lines[-1] == "fairseq without the plug-in opens the checkpoint: 600 rows of 8 numbers"
+
+
 COST = ("--pairs", 100, "--tau", 300, "--tokens", 100, "--turns", 1)
 
 
