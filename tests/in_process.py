@@ -11,6 +11,8 @@ from conftest import ROOT
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import experiment  # noqa: E402, F401
+import piece_lexicon  # noqa: E402, F401
+import pieces  # noqa: E402, F401
 import run_experiment  # noqa: E402, F401
 import scoring  # noqa: E402, F401
 import show_names  # noqa: E402, F401
