@@ -9,7 +9,8 @@ pieces of a text, PREFIX.LANG, filled up to the rows of the release. The second 
 by update, through fairseq's own trainer with Adam. The loss is that of the validation text, over all words, in bits a
 piece. Bytes are those of the tensors that are there after an update: the word table's rows on the device, their
 gradients and moments, and with --tau what says which word is in which row. All rows, with their moments, are in the
-host's memory then. The last line is from fairseq without the plug-in, which opens what was saved.
+host's memory then. Below the table stand what the formula says of both, and what the other parameters take; the last
+line is from fairseq without the plug-in, which opens what was saved.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
 
 import lv_fairseq
+from lv_fairseq.word_tables.memory import Rows, bytes_of_machine, bytes_of_worker
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -121,6 +123,19 @@ class Tuning:
             "index": size(index),
         }
 
+    def formula(self) -> Tuple[int, int]:
+        """What lv_fairseq.word_tables.memory says of the device and of the host's memory, for a joined table."""
+        table = self.model.decoder.embed_tokens
+        rows = [Rows(table.words, table.weight.size(1), len(table.weight))]
+        return bytes_of_worker(rows, [table.words], table.page.scored), bytes_of_machine(rows)
+
+    def others(self) -> Tuple[int, int]:
+        """Parameters besides the tables, and the bytes of these with gradients and moments."""
+        own, state = {id(table.weight) for table in self.tables()}, self.trainer.optimizer.optimizer.state
+        others = [p for p in self.model.parameters() if id(p) not in own]
+        moments = [x for p in others for x in state[p].values() if torch.is_tensor(x)]
+        return sum(p.numel() for p in others), size(others) + size(p.grad for p in others) + size(moments)
+
     def tables(self) -> List[torch.nn.Module]:
         decoder = self.model.decoder
         return [self.model.encoder.embed_tokens, decoder.embed_tokens, decoder.output_projection]
@@ -159,6 +174,9 @@ def compare(released: Released, args: argparse.Namespace) -> None:
     everything = sum(each[0].values())
     show("all rows", whole, each[0], everything, (before[1], whole.loss()))
     show(f"--tau {args.tau:,}", paged, each[1], everything, (before[0], paged.loss()))
+    (device, host), (parameters, taken) = paged.formula(), paged.others()
+    print(f"by the formula: {device / 2**20:,.1f} MB on the device, {host / 2**20:,.1f} MB of the host's memory")
+    print(f"besides: {parameters:,} parameters, {taken / 2**20:,.1f} MB; 16 bytes each: {parameters / 2**16:,.1f} MB")
     open_with_fairseq(released, paged)
 
 
