@@ -9,6 +9,7 @@ import sys
 
 import networks
 import pytest
+import released
 import torch
 from conftest import ROOT
 from small_corpus import write_corpus
@@ -146,6 +147,18 @@ def test_fine_tuning_over_pages_is_compared_with_all_rows(printed):
     assert whole[0] == 600 and whole[6] == 100 and paged[0] < 100 and paged[6] < 20
     assert abs(whole[8] - paged[8]) < 0.01  # the same model, over the same words
     assert lines[-1] == "fairseq without the plug-in opens the checkpoint: 600 rows of 8 numbers"
+
+
+@pytest.mark.slow
+def test_lists_over_pieces_are_compared_with_all_words_on_a_model_that_is_trained(printed, tmp_path):
+    texts = released.small_released_model.made_up_texts(["en", "de", "fr"], 60, 1)
+    for language, lines in texts.items():
+        for split, part in (("train", lines[:40]), ("valid", lines[40:50]), ("test", lines[50:])):
+            (tmp_path / f"{split}.{language}").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
+    sizes = ("--pieces", 150, "--dim", 8, "--layers", 1, "--tau", 60, "--updates", 2, "--frequent", 30, "--per-word", 2)
+    lines = printed("piece_lists", "--text", tmp_path, "--out", tmp_path / "out", *sizes)
+    for name, figures_of in (("all words", 5), ("K = 30, K' = 2", 9)):
+        assert len(figures(lines, name)) == figures_of
 
 
 COST = ("--pairs", 100, "--tau", 300, "--tokens", 100, "--turns", 1)
