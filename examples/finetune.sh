@@ -1,5 +1,6 @@
 # Sourced by finetune_nllb and finetune_mbart50, which say what their models differ in: from the released files to a
-# fine-tuned model and its scores. What is done already is not done again; training goes on from its last checkpoint.
+# fine-tuned model and its scores. What is done already is not done again; training goes on from its last checkpoint, which
+# has no moments, since these would take five times the space.
 source "$(dirname "${BASH_SOURCE[0]}")/start.sh"
 if [ $# -lt 2 ]; then
   echo "usage: $0 RELEASED RAW [OUT]" >&2
@@ -8,10 +9,10 @@ fi
 released=$(realpath -m "$1")
 raw=$(realpath -m "$2")
 out=$(realpath -m "${3:-$root/runs/$recipe}")
-checkpoint=${CHECKPOINT:-$released/$checkpoint}
-dictionary=${DICTIONARY:-$released/$dictionary}
-spm=${SPM:-$released/$spm}
-languages=${LANGUAGES:-$released/$languages}
+checkpoint=$(realpath -m "${CHECKPOINT:-$released/$checkpoint}")
+dictionary=$(realpath -m "${DICTIONARY:-$released/$dictionary}")
+spm=$(realpath -m "${SPM:-$released/$spm}")
+languages=$(realpath -m "${LANGUAGES:-$released/$languages}")
 for file in "$checkpoint" "$dictionary" "$spm" "$languages" "$raw"/{train,valid,test}.{$source,$target}; do
   if [ ! -f "$file" ]; then
     echo "there is no file $file" >&2
