@@ -7,10 +7,11 @@ The first makes a model with random weights and the structure of NLLB-200 (scrip
 pieces of a text, PREFIX.LANG, filled up to the rows of the release. The second takes a folder as that script makes them
 (model.json, data, checkpoint.pt), for losses that mean something. Both ways of training get the same sentences, update
 by update, through fairseq's own trainer with Adam. The loss is that of the validation text, over all words, in bits a
-piece. Bytes are those of the tensors that are there after an update: the word table's rows on the device, their
-gradients and moments, and with --tau what says which word is in which row. All rows, with their moments, are in the
-host's memory then. Below the table stand what the formula says of both, and what the other parameters take; the last
-line is from fairseq without the plug-in, which opens what was saved.
+piece, and the same over the target words of the training text alone, as a list may hold them. Bytes are those of the
+tensors that are there after an update: the word table's rows on the device, their gradients and moments, and with --tau
+what says which word is in which row. All rows, with their moments, are in the host's memory then. Below the table stand
+what the formula says of both, and what the other parameters take; the last line is from fairseq without the plug-in,
+which opens what was saved.
 """
 
 import argparse
@@ -30,6 +31,7 @@ import torch
 from fairseq import options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
+from torch.nn import functional
 
 import lv_fairseq
 from lv_fairseq.word_tables.memory import Rows, bytes_of_machine, bytes_of_worker
@@ -40,7 +42,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import small_released_model  # noqa: E402
 
 COLUMNS = {"": 20, "rows": 9, "table": 9, "gradient": 10, "moments": 9, "index": 7, "MB": 9, "%": 8}
-COLUMNS |= {"s/update": 10, "loss before": 13, "after": 9}
+COLUMNS |= {"s/update": 10, "loss before": 13, "after": 9, "its words": 11, "after ": 9}
 OPEN = """
 import argparse, sys, torch
 torch.serialization.add_safe_globals([argparse.Namespace])  # which torch's loader wants to be told
@@ -109,6 +111,27 @@ class Tuning:
         logs = [self.task.valid_step(sample, self.model, self.trainer.criterion)[2] for sample in batches]
         return float(sum(log["loss"] for log in logs) / sum(log["sample_size"] for log in logs) / np.log(2))
 
+    def loss_over(self, words: torch.Tensor) -> float:
+        """The same over some words only, as lists have it; other words of the text do not count."""
+        others = torch.ones(len(self.task.target_dictionary), dtype=torch.bool)
+        others[words] = False
+        total = count = 0
+        self.model.eval()
+        for sample in self.trainer.get_valid_iterator("valid").next_epoch_itr(shuffle=False):
+            with torch.no_grad():
+                scores = self.model(**sample["net_input"])[0].float().masked_fill_(others, float("-inf"))
+            target = sample["target"].masked_fill(others[sample["target"]], self.task.target_dictionary.pad())
+            kept = target != self.task.target_dictionary.pad()
+            total += float(functional.cross_entropy(scores[kept], target[kept], reduction="sum"))
+            count += int(kept.sum())
+        return total / count / np.log(2)
+
+    def words(self) -> torch.Tensor:
+        """All target words of the training text."""
+        dataset = self.task.dataset("train")
+        sentences = [dataset[number] for number in range(len(dataset))]
+        return torch.unique(torch.cat([x[1]["target"] for x in sentences]))  # x[0]: of which language pair
+
     def on_device(self) -> Dict[str, int]:
         """Bytes of the word tables' tensors that train, by what they are."""
         own = {id(table.weight): table.weight for table in self.tables()}.values()
@@ -160,7 +183,8 @@ def compare(released: Released, args: argparse.Namespace) -> None:
     """The same updates of both, and what fairseq makes of the result."""
     paged = Tuning(released, args, "--criterion", "partition_cross_entropy", "--tau", args.tau)
     whole = Tuning(released, args, "--criterion", "cross_entropy")
-    before = paged.loss(), whole.loss()
+    words = whole.words()
+    losses = {tuning: [tuning.loss(), 0.0, tuning.loss_over(words), 0.0] for tuning in (whole, paged)}
     epoch, done = paged.iterator.next_epoch_itr(shuffle=True), 0
     while done < args.updates:
         for sample in epoch:
@@ -170,10 +194,12 @@ def compare(released: Released, args: argparse.Namespace) -> None:
                 done += 1
         epoch = paged.iterator.next_epoch_itr(shuffle=True)
     each = whole.on_device(), paged.on_device()
+    for tuning, found in losses.items():
+        found[1::2] = tuning.loss(), tuning.loss_over(words)
     print("".join(f"{name:>{width}}" for name, width in COLUMNS.items()))
     everything = sum(each[0].values())
-    show("all rows", whole, each[0], everything, (before[1], whole.loss()))
-    show(f"--tau {args.tau:,}", paged, each[1], everything, (before[0], paged.loss()))
+    show("all rows", whole, each[0], everything, losses[whole])
+    show(f"--tau {args.tau:,}", paged, each[1], everything, losses[paged])
     (device, host), (parameters, taken) = paged.formula(), paged.others()
     print(f"by the formula: {device / 2**20:,.1f} MB on the device, {host / 2**20:,.1f} MB of the host's memory")
     print(f"besides: {parameters:,} parameters, {taken / 2**20:,.1f} MB; 16 bytes each: {parameters / 2**16:,.1f} MB")

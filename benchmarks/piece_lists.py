@@ -34,7 +34,6 @@ TASK = "translation_multi_simple_epoch"
 SPLITS = ("train", "valid", "test")
 SENTENCE = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
 LISTED = re.compile(r"L-\d+\t(\d+) words\t(\d+) of (\d+) words outside")
-SECONDS = re.compile(r"Translated [\d,]+ sentences .* in ([\d.]+)s")
 AGAIN = re.compile(r"(\d+) sentences decoded again")
 
 
@@ -164,14 +163,13 @@ def measure(args: argparse.Namespace) -> None:
     said = {name: translations(path) for name, path in outputs.items()}
     scores, signature = bootstrap(tuple(said.values()), reference, "")
     print(signature)
-    columns = ("words", "outside %", "again", "BLEU", "+-", "p", "chrF", "same %", "s")
+    columns = ("words", "outside %", "again", "BLEU", "+-", "p", "chrF", "same %")
     print(f"{'':22}" + "".join(f"{column:>10}" for column in columns))
     for (name, path), score in zip(outputs.items(), scores):
         chrf = sacrebleu.CHRF().corpus_score(said[name], [reference]).score
         same = sum(a == b for a, b in zip(said[name], said["all words"])) / len(reference)
-        seconds = SECONDS.search(path.with_suffix(".log").read_text(encoding="utf-8"))[1]
         p = "" if score.p_value is None else f"{score.p_value:.3f}"
-        row = [*of_lists(path), f"{score.score:.2f}", f"{score.ci:.2f}", p, f"{chrf:.2f}", f"{100 * same:.1f}", seconds]
+        row = [*of_lists(path), f"{score.score:.2f}", f"{score.ci:.2f}", p, f"{chrf:.2f}", f"{100 * same:.1f}"]
         print(f"{name:22}" + "".join(f"{figure:>10}" for figure in row))
 
 

@@ -157,7 +157,7 @@ def test_lists_over_pieces_are_compared_with_all_words_on_a_model_that_is_traine
             (tmp_path / f"{split}.{language}").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
     sizes = ("--pieces", 150, "--dim", 8, "--layers", 1, "--tau", 60, "--updates", 2, "--frequent", 30, "--per-word", 2)
     lines = printed("piece_lists", "--text", tmp_path, "--out", tmp_path / "out", *sizes)
-    for name, figures_of in (("all words", 5), ("K = 30, K' = 2", 9)):
+    for name, figures_of in (("all words", 4), ("K = 30, K' = 2", 8)):
         assert len(figures(lines, name)) == figures_of
 
 
