@@ -34,7 +34,7 @@ TASK = "translation_multi_simple_epoch"
 SPLITS = ("train", "valid", "test")
 SENTENCE = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
 LISTED = re.compile(r"L-\d+\t(\d+) words\t(\d+) of (\d+) words outside")
-AGAIN = re.compile(r"(\d+) sentences decoded again")
+AGAIN = re.compile(r"([\d,]+) sentences? decoded again")
 
 
 def run(command: Sequence, output: Optional[Path] = None) -> None:
