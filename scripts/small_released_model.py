@@ -65,8 +65,9 @@ class Kind(NamedTuple):
     settings: str
 
 
-MBART = ("--layernorm-embedding", "--share-all-embeddings", "--encoder-learned-pos", "--decoder-learned-pos")
-TRANSFORMER = ("--encoder-normalize-before", "--decoder-normalize-before", "--share-all-embeddings")
+BEFORE = ("--encoder-normalize-before", "--decoder-normalize-before")
+MBART = (*BEFORE, "--layernorm-embedding", "--share-all-embeddings", "--encoder-learned-pos", "--decoder-learned-pos")
+TRANSFORMER = (*BEFORE, "--share-all-embeddings")
 TOKENS = ("--encoder-langtok", "src", "--decoder-langtok")
 KINDS = {
     "nllb": Kind(MULTI, "transformer", "multilingual", TOKENS, TAGS, 0, "cfg"),

@@ -12,6 +12,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import demo_results  # noqa: E402, F401
 import experiment  # noqa: E402, F401
+import piece_lexicon  # noqa: E402, F401
+import pieces  # noqa: E402, F401
 import run_experiment  # noqa: E402, F401
 import scoring  # noqa: E402, F401
 import show_names  # noqa: E402, F401

@@ -9,6 +9,7 @@ import sys
 
 import networks
 import pytest
+import released
 import torch
 from conftest import ROOT
 from small_corpus import write_corpus
@@ -109,6 +110,55 @@ def test_decoding_is_compared_for_a_transformer_with_one_table_and_for_batches(p
     lines = printed("decoding", *DECODING, "--arch", "transformer", "--scale", 0.0625, "--batch", 2, "--no-checkpoint")
     assert figures(lines, "all of 60 words")[-1] == 1
     assert sum(re.match(r"lists are [\d.]+ times as fast as all words", line) is not None for line in lines) == 1
+
+
+RELEASED = ("--rows", 500, "--dim", 8, "--layers", 1, "--heads", 2, "--frequent", 60, "--per-word", 2)
+RELEASED += ("--source-words", 20, "--length", 3, "--beam", 1, 2, "--batch", 2, "--turns", 1)
+PEERS = ROOT / ".venv-peers" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_decoding_of_a_released_model_is_compared_with_ctranslate2_or_that_is_said_to_be_absent(
+    printed, tmp_path, beside
+):
+    if beside and not (PEERS / "ctranslate2").is_dir():
+        pytest.skip("not installed: make .venv-peers/.installed")
+    lines = [
+        line.removesuffix("%")
+        for line in printed("released_speed", *RELEASED, *(() if beside else ("--peers", tmp_path)))
+    ]
+    rows = ["all words", "lists", "fairseq alone"]
+    if beside:
+        rows += [f"CTranslate2 {kind}{lists}" for kind in ("float32", "int8") for lists in ("", ", vmap")]
+    else:
+        assert f"CTranslate2 is absent: it is not in {tmp_path}" in lines
+    for beam in (1, 2):
+        (place,) = (i for i, line in enumerate(lines) if line.startswith(f"beam {beam}, "))
+        table = lines[place + 1 : place + 1 + len(rows)]
+        found = {name: figures(table, name) for name in rows}
+        assert found["lists"][3] == 1 and found["fairseq alone"][4] == 100
+    assert any(line.startswith("8 sentences, candidate lists of ") for line in lines)
+
+
+def test_fine_tuning_over_pages_is_compared_with_all_rows(printed):
+    sizes = ("--rows", 600, "--pieces", 200, "--dim", 8, "--layers", 1, "--heads", 2, "--tau", 60)
+    lines = printed("finetuning", *sizes, "--tokens", 150, "--updates", 2)
+    whole, paged = figures(lines, "all rows"), figures(lines, "--tau 60")
+    assert whole[0] == 600 and whole[6] == 100 and paged[0] < 100 and paged[6] < 20
+    assert abs(whole[8] - paged[8]) < 0.01  # the same model, over the same words
+    assert lines[-1] == "fairseq without the plug-in opens the checkpoint: 600 rows of 8 numbers"
+
+
+@pytest.mark.slow
+def test_lists_over_pieces_are_compared_with_all_words_on_a_model_that_is_trained(printed, tmp_path):
+    texts = released.small_released_model.made_up_texts(["en", "de", "fr"], 60, 1)
+    for language, lines in texts.items():
+        for split, part in (("train", lines[:40]), ("valid", lines[40:50]), ("test", lines[50:])):
+            (tmp_path / f"{split}.{language}").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
+    sizes = ("--pieces", 150, "--dim", 8, "--layers", 1, "--tau", 60, "--updates", 2, "--frequent", 30, "--per-word", 2)
+    lines = printed("piece_lists", "--text", tmp_path, "--out", tmp_path / "out", *sizes)
+    for name, figures_of in (("all words", 4), ("K = 30, K' = 2", 8)):
+        assert len(figures(lines, name)) == figures_of
 
 
 COST = ("--pairs", 100, "--tau", 300, "--tokens", 100, "--turns", 1)

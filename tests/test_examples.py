@@ -10,9 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fairseq.options
+import fairseq.tasks
 import pytest
+import torch
 from conftest import BIN, ROOT, make_corpus
 from in_process import clone, refused
+from released import made
 
 RECIPES = ("europarl_en_de", "wmt14_en_de", "wmt14_en_fr")
 CONFIG = """
@@ -86,6 +90,68 @@ def test_the_demo_goes_from_nothing_to_scores_and_a_report_in_a_path_with_a_spac
     assert len((tmp_path / "my demo" / "test.hyp").read_bytes().split(b"\n")) == 1001
     assert (tmp_path / "my demo" / "report.html").is_file()
     assert done.stdout.endswith(f"Open {tmp_path}/my demo/report.html in a browser\n")
+
+
+RELEASED = {"finetune_nllb": ("nllb", 256_206, 615_073_792), "finetune_mbart50": ("mbart50", 250_054, 610_879_488)}
+SMALL = {"TAU": 60, "UPDATES": 2, "WARMUP": 1, "MAX_TOKENS": 200, "UPDATE_FREQ": 2, "FREQUENT": 30, "PER_WORD": 2}
+SMALL |= {"DEVICE": "--cpu --memory-efficient-fp16", "DECODING": "--cpu"}
+
+
+def released_files(model, raw: Path) -> dict:
+    """The variables that name the files of a small model; its text in a folder, as the recipes want it."""
+    raw.mkdir()
+    for split in ("train", "valid", "test"):
+        for language in (model.source, model.target):
+            shutil.copy(model.folder / "text" / f"{split}.{model.pairs[0]}.{language}", raw / f"{split}.{language}")
+    names = {"CHECKPOINT": "checkpoint.pt", "DICTIONARY": "dictionary.txt", "SPM": "sentencepiece.model"}
+    files = {name: str(model.folder / file) for name, file in {**names, "LANGUAGES": "languages.txt"}.items()}
+    return {**files, "ARCH": " ".join(model.arch), "SOURCE": model.source, "TARGET": model.target}
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_a_recipe_of_a_released_model_says_what_it_needs(name, tmp_path):
+    done = recipe(name)
+    assert done.returncode == 2 and done.stderr.startswith("usage: ") and done.stderr.count("\n") == 1
+    done = recipe(name, tmp_path / "no such folder", tmp_path, tmp_path / "out")
+    assert done.returncode == 1 and done.stderr.startswith(f"there is no file {tmp_path}/no such folder/")
+    assert done.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_a_recipe_trains_a_model_of_the_size_of_the_released_one(name, monkeypatch):
+    """By the number of all parameters, which is published."""
+    monkeypatch.setattr("fairseq.models.bart.model.init_bert_params", lambda module: None)  # there are no numbers here
+    kind, rows, parameters = RELEASED[name]
+    text = (ROOT / "examples" / name / "run.sh").read_text(encoding="utf-8")
+    (flags,) = re.findall(r"\$\{ARCH:-(.*?)\}", text, flags=re.DOTALL)
+    (own,) = re.findall(r"own=\((.*?)\)", text)
+    model = made(kind)
+    given = [str(model.data), "--task", model.task, *own.split(), *flags.split()]
+    assert [*own.split(), "--langs"] == model.flags[: len(own.split()) + 1]
+    given += ["--langs", ",".join(model.languages), "--lang-pairs", model.pairs[0]]
+    parsed = fairseq.options.parse_args_and_arch(fairseq.options.get_training_parser(), given)
+    task = fairseq.tasks.setup_task(parsed)
+    for number in range(rows - len(task.target_dictionary)):
+        task.target_dictionary.add_symbol(f"more{number}")
+    for dictionary in task.dicts.values():
+        dictionary.symbols, dictionary.indices = task.target_dictionary.symbols, task.target_dictionary.indices
+    with torch.device("meta"):
+        built = task.build_model(parsed)
+    assert sum(p.numel() for p in built.parameters()) == parameters
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RELEASED)
+def test_a_recipe_of_a_released_model_goes_from_its_files_to_scores_in_a_path_with_a_space(name, tmp_path):
+    project, out = clone(tmp_path / "a clone"), tmp_path / "small run"
+    variables = released_files(made(RELEASED[name][0]), tmp_path / "raw text")
+    small = {variable: str(value) for variable, value in SMALL.items()}
+    done = recipe(name, tmp_path, tmp_path / "raw text", out, project=project, **variables, **small)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("BLEU") == done.stdout.count("chrF2") == 3
+    for kind in ("before", "after", "all"):
+        assert len((out / f"{kind}.hyp").read_bytes().split(b"\n")) == 12 + 1
+    assert "candidate lists of " in (out / "after.log").read_text() and (out / "model" / "checkpoint_best.pt").is_file()
 
 
 def repository(folder: Path, descriptions: dict) -> Path:

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import several_workers
 import torch
 from conftest import run_code
 from released import KINDS, made
@@ -181,6 +182,35 @@ def test_frozen_word_tables_stay_as_they_are(structure):
             assert torch.equal(value, before[name])
     assert not torch.equal(model.decoder.layers[0].fc1.weight, before["decoder.layers.0.fc1.weight"])
     assert word_tables(model) is not None
+
+
+@pytest.mark.parametrize("structure", ["nllb", "mbart25"], indirect=True)
+def test_in_half_precision_a_page_stays_in_single_and_the_losses_are_close(structure):
+    losses = []
+    for half in ((), ("--memory-efficient-fp16", "--fp16-init-scale", 4)):  # of which no update is lost to overflow
+        cfg, task, model, criterion = build(structure, *TAU, 60, *half, "--dropout", 0, "--lr", 0.001)
+        model.load_state_dict(weights(structure))
+        trainer = train_epochs(cfg, task, model, criterion)
+        assert trainer.get_num_updates() > 4
+        assert model.decoder.embed_tokens.weight.dtype == torch.float32
+        assert model.decoder.layers[0].fc1.weight.dtype == (torch.float16 if half else torch.float32)
+        task.load_dataset("valid")
+        logs = [task.valid_step(sample, model, criterion)[2] for sample in train_like(cfg, task, "valid")]
+        losses.append(sum(float(log["loss"]) for log in logs) / sum(log["ntokens"] for log in logs))
+    assert losses[1] == pytest.approx(losses[0], abs=0.1)
+
+
+def test_two_workers_make_the_updates_of_one(tmp_path):
+    model = made("nllb")
+    flags = (*model.training(), *model.arch, "--finetune-from-model", model.path, *TAU, 60, "--dropout", 0)
+    flags += ("--optimizer", "adam", "--lr", 0.005, "--max-tokens", 100, "--max-update", 4, "--no-epoch-checkpoints")
+    several_workers.train_together(model.data, tmp_path / "one", *flags, "--update-freq", 2, workers=1)
+    several_workers.train_together(model.data, tmp_path / "two", *flags)
+    one, two = (torch.load(tmp_path / x / "checkpoint_last.pt", weights_only=False)["model"] for x in ("one", "two"))
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, atol=1e-4, rtol=1e-3)
+    assert not torch.equal(one["decoder.embed_tokens.weight"], weights("nllb")["decoder.embed_tokens.weight"])
 
 
 SAMPLED = ("--sampling-method", "temperature", "--sampling-temperature", 5)

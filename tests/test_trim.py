@@ -428,6 +428,9 @@ def test_what_cannot_be_merged_ends_in_one_line_and_leaves_nothing(folder, tmp_p
     small, whole, out = trimmed(folder, "lstm") / "model.pt", drawn(folder, "lstm"), tmp_path / "out.pt"
     alone = changed(small, tmp_path / "alone.pt", lambda state: state["cfg"]["task"].update(data=str(tmp_path)))
     other = changed(whole, tmp_path / "other.pt", lambda state: state["model"]["decoder.fc_out.weight"].add_(1))
+    near = changed(
+        whole, tmp_path / "near.pt", lambda state: state["model"]["encoder.lstm.weight_hh_l0"][-1, -1:].add_(1)
+    )
     wide = lambda state: state["model"].update({"decoder.fc_out.bias": torch.ones(7)})
     more = changed(small, tmp_path / "wide.pt", wide)
     about = json.loads((small.parent / "trim.json").read_text())
@@ -441,6 +444,7 @@ def test_what_cannot_be_merged_ends_in_one_line_and_leaves_nothing(folder, tmp_p
     for word, arguments in (
         ("there is no trim.json", (alone, "--into", whole)),
         ("is not the checkpoint that was trimmed", (small, "--into", other)),
+        ("is not the checkpoint that was trimmed", (small, "--into", near)),
         ("is not the checkpoint that was trimmed", (small, "--into", drawn(folder, "lstm-tied"))),
         ("has not as many rows", (more, "--into", whole, "--data", small.parent)),
         ("--into is missing", (small,)),

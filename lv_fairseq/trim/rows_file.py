@@ -10,12 +10,11 @@ import torch
 
 from lv_fairseq.errors import UserError
 from lv_fairseq.fingerprint import fingerprint
-from lv_fairseq.trim.checkpoint import READS, Checkpoint
+from lv_fairseq.trim.checkpoint import CHUNK, READS, Checkpoint
 from lv_fairseq.trim.dictionaries import Words
 
 NAME = "trim.json"
 FORMAT = 1
-SAMPLE = 64  # rows of each table that tell one checkpoint from another
 
 
 class KeptRows(NamedTuple):
@@ -31,14 +30,22 @@ class KeptRows(NamedTuple):
 
 
 def weights_fingerprint(checkpoint: Checkpoint) -> str:
-    """Of names and shapes of all parameters, and some rows of each table: quick, whatever the size."""
-    digest = hashlib.sha256()
+    """Of names, shapes and all numbers of the parameters; tables that are one are read once."""
+    digest, known = hashlib.sha256(), {}
     for name, tensor in sorted(checkpoint.model.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-    for table in checkpoint.tables:
-        tensor = checkpoint.model[table.name]
-        some = torch.linspace(0, len(tensor) - 1, min(SAMPLE, len(tensor)), dtype=torch.float64).long()
-        digest.update(tensor[some].contiguous().view(torch.uint8).numpy().tobytes())
+        place = tensor.data_ptr(), tensor.shape, tensor.stride()
+        if place not in known:
+            known[place] = numbers_fingerprint(tensor)
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} {known[place]}\n".encode())
+    return digest.hexdigest()
+
+
+def numbers_fingerprint(tensor: torch.Tensor) -> str:
+    """Of the bits of its numbers, read a part at a time."""
+    digest = hashlib.sha256()
+    rows = tensor.reshape(len(tensor), -1) if tensor.dim() and tensor.numel() else tensor.reshape(1, -1)
+    for part in rows.split(max(1, CHUNK // max(1, rows[0].nbytes))):
+        digest.update(part.contiguous().view(torch.uint8).numpy())
     return digest.hexdigest()
 
 
