@@ -37,7 +37,9 @@ def test_a_word_is_read_as_unknown_if_it_is_rare_and_stands_in_both_dictionaries
         assert reading.is_unknown(word) == (word not in sources or rare)
 
 
-@pytest.mark.parametrize("rule, read", [("copy", {"Mc1", "low1", "low2"}), ("lexicon", {"low2"}), ("none", {"Mc1", "low2"})])
+@pytest.mark.parametrize(
+    "rule, read", [("copy", {"Mc1", "low1", "low2"}), ("lexicon", {"low2"}), ("none", {"Mc1", "low2"})]
+)
 def test_what_replacement_would_translate_is_read(rule, read):
     words = ["Mc1", "low1", "low2"]
     entries = Entries()

@@ -27,12 +27,13 @@ def names(requirements: list) -> set:
 RUNTIME = names(PROJECT["project"]["dependencies"])
 DEVELOPMENT = names(PROJECT["project"]["optional-dependencies"]["dev"])
 SERVE = names(PROJECT["project"]["optional-dependencies"]["serve"])
+PEERS = names(PROJECT["dependency-groups"]["peers"])  # in an environment of their own
 
 
 def sources(folder: str) -> list:
     """The Python files of a folder, also those that are commands without a suffix."""
     files = [path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix in ("", ".py")]
-    return [path for path in files if path.suffix or "python" in path.read_text(encoding="utf-8").partition("\n")[0]]
+    return [path for path in files if path.suffix or b"python" in path.read_bytes().partition(b"\n")[0]]
 
 
 def imported(folder: str) -> set:
@@ -50,11 +51,12 @@ def imported(folder: str) -> set:
 
 @pytest.mark.parametrize("folder", ["lv_fairseq", "scripts", "benchmarks", "tests", ".ci"])
 def test_what_is_imported_is_declared(folder):
-    declared = RUNTIME | {"tests": DEVELOPMENT | SERVE, ".ci": DEVELOPMENT, "lv_fairseq": SERVE}.get(folder, set())
+    others = {"tests": DEVELOPMENT | SERVE, ".ci": DEVELOPMENT, "lv_fairseq": SERVE, "benchmarks": PEERS}
+    declared = RUNTIME | others.get(folder, set())
     distributions = importlib.metadata.packages_distributions()
     found = imported(folder)
     assert found
-    assert not {x for x in found if declared.isdisjoint(map(canonicalize_name, distributions.get(x, ())))}
+    assert not {x for x in found if declared.isdisjoint(map(canonicalize_name, distributions.get(x, [x])))}
 
 
 def test_every_file_of_the_package_that_is_no_python_is_installed_with_it():
