@@ -87,7 +87,12 @@ def demo(tmp_path):
     )
     torch.save({"cfg": settings}, tmp_path / "model" / "checkpoint_best.pt")
     unknown, known = ["A <unk> B C D E", "B A C D E E"], ["A Quetzal B C D E", "B A C D E E"]
-    for name, lines, seconds in (("all-words", unknown, 6.0), ("lists", unknown, 2.0), ("test", known, 2.0)):
+    for name, lines, seconds in (
+        ("all-words", unknown, 6),
+        ("lists", unknown, 2),
+        ("unreplaced", unknown, 2),
+        ("test", known, 2),
+    ):
         (tmp_path / f"{name}.out").write_text(printed(lines, weights=name != "test"))
         (tmp_path / f"{name}.log").write_text(LOG.format(1000, seconds) + '{"lv_fairseq": {"mean_list": 4035}}\n')
     return tmp_path

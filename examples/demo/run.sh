@@ -59,7 +59,7 @@ lists=(--candidate-frequent 4000 --candidate-per-word 10 --lexicon "$out/lexicon
 translate all-words --print-alignment soft
 translate lists "${lists[@]}" --print-alignment soft
 lists+=(--copy-rare-words 20) # names that were hidden as often as not
-translate unreplaced "${lists[@]}"
+translate unreplaced "${lists[@]}" --print-alignment soft
 translate test "${lists[@]}" --unk-replacement lexicon-lowercase
 tail -n 2 "$out/test.log" | head -n 1
 
