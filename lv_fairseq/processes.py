@@ -196,9 +196,8 @@ def signals_at_once() -> Iterator[None]:
     ends at once."""
     before = {}
     if threading.current_thread() is threading.main_thread():
-        before = {
-            number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS if callable(signal.getsignal(number))
-        }
+        ours = [number for number in SIGNALS if getattr(signal.getsignal(number), "__module__", None) == __name__]
+        before = {number: signal.signal(number, signal.SIG_DFL) for number in ours}
     try:
         yield
     finally:

@@ -116,8 +116,8 @@ class LargeVocabularyConfig(FairseqDataclass):
     copy_rare_words: int = _option(
         0,
         "source words that were seen at most this often in training, that the target dictionary has too, written "
-        "alike (names, numbers), and that --unk-replacement would copy, are read as unknown, and so copied: for "
-        "a model trained with --hide-rare-words A, A or less; 0 = none",
+        "alike (names, numbers), and that --lexicon translates by no other word, unless capitalised, are read as "
+        "unknown, and so copied by --unk-replacement: for models trained with --hide-rare-words A, A or more; 0 = off",
     )
     alignment_layer: Optional[int] = _option(
         None,

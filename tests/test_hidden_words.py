@@ -1,5 +1,7 @@
 """Which words of a training sentence are read as unknown."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -154,6 +156,9 @@ def test_a_lexicon_hides_a_word_together_with_its_translation(tmp_path):
     flags = (*TAU, 30, "--hide-rare-words", 1e9)
     assert all(3 not in source for source, _ in sentences(data, *flags, epochs=1)[0][0].values())
     found = sentences(data, *flags, "--lexicon", tmp_path / "lexicon", epochs=1)[0][0]
+    _, task, *_ = configure(data, *flags, "--lexicon", tmp_path / "lexicon")
+    sent = pickle.loads(pickle.dumps(task.hidden_words))  # as it is to a process that was spawned to read data
+    assert sent.translations(7) == task.hidden_words.translations(7) != []
     true = sentences(data, *TAU, 30, epochs=1)[0][0]
     for number, (source, target) in true.items():
         there = [word for word in source if word > 3 and {word, 4} & set(target)]

@@ -37,15 +37,14 @@ def test_a_word_is_read_as_unknown_if_it_is_rare_and_stands_in_both_dictionaries
         assert reading.is_unknown(word) == (word not in sources or rare)
 
 
-@pytest.mark.parametrize(
-    "rule, read", [("copy", {"Mc1", "low1", "low2"}), ("lexicon", {"low2"}), ("none", {"Mc1", "low2"})]
-)
-def test_what_replacement_would_translate_is_read(rule, read):
+@pytest.mark.parametrize("given, read", [(False, {"Mc1", "low1", "low2"}), (True, {"Mc1", "low2"})])
+def test_what_a_lexicon_translates_is_read(given, read):
     words = ["Mc1", "low1", "low2"]
     entries = Entries()
     entries.add([b"Mc1", b"low1", b"low2"], [b"x", b"y", b"low2"], torch.full((3,), -0.1).numpy())
     source = counted(dict.fromkeys(words, 1))
-    reading = Reading(source, counted(dict.fromkeys(words, 1)), 1, rule, Lexicon.of(entries, {"dictionaries": {}}))
+    lexicon = Lexicon.of(entries, {"dictionaries": {}}) if given else None
+    reading = Reading(source, counted(dict.fromkeys(words, 1)), 1, lexicon)
     assert {word for word in words if reading.is_unknown(word)} == read
 
 

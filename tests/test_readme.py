@@ -22,6 +22,7 @@ PAGES += [ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "benc
 PASTED = {"README.md", "docs/tutorial.md", "docs/architectures.md", "docs/released-models.md", "docs/experiments.md"}
 ELSEWHERE = {
     "CONTRIBUTING.md": "make itself",
+    "docs/serving.md": "test_serving.py",
     "docs/install.md": "installs into another environment, minutes and GB",
     "docs/machines.md": "flags to be added to a command: test_workers.py, test_word_table_dir.py",
     **{f"examples/{x}/README.md": "test_examples.py" for x in ("demo", "europarl_en_de", "wmt14_en_de", "wmt14_en_fr")},
@@ -33,7 +34,7 @@ ELSEWHERE = {
 def blocks(page: str) -> list:
     """Language and text of the code blocks of a page."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    found = re.findall(r"^( *)```(\w+)\n(.*?)^\1```", text, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^( *)```(\w*)\n(.*?)^\1```", text, re.MULTILINE | re.DOTALL)
     return [(language, textwrap.dedent(code)) for _, language, code in found]
 
 

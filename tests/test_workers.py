@@ -99,13 +99,14 @@ def test_two_workers_then_one_then_two_make_the_updates_of_one(corpus, tmp_path)
 
 TORCHRUN = (BIN / "torchrun", "--standalone", "--nproc-per-node", 2, BIN / "fairseq-train")
 SPAWNED = (BIN / "fairseq-train",)
+HIDE = ("--hide-rare-words", 5)
 
 
 @pytest.mark.parametrize(
     "name, start, flags",
     [
-        # all words on one page; workers are fairseq's
-        ("transformer-joined", SPAWNED, ("--ddp-backend", "pytorch_ddp", "--distributed-world-size", 2, *TAU)),
+        # all words on one page; workers are fairseq's, and spawn those who read data
+        ("transformer-joined", SPAWNED, ("--ddp-backend", "pytorch_ddp", "--distributed-world-size", 2, *TAU, *HIDE)),
         # target words without a page
         pytest.param(
             *("rnnsearch", TORCHRUN, ("--ddp-backend", "legacy_ddp", *TAU[:-1], 1000, "--optimizer", "adagrad")),
@@ -118,7 +119,7 @@ def test_workers_are_started_on_cpus_by(tmp_path, name, start, flags):
     data = write_corpus(tmp_path / "data", joined=architecture.joined)
     flags = (*architecture.flags, *FLAGS, "--max-update", 12, "--disable-validation", *flags)
     train_together(data, tmp_path / "one", *flags, "--distributed-world-size", 1, "--update-freq", 2, workers=1)
-    command = (*start, data, *PLUGIN, "--save-dir", tmp_path / "two", *LOG, *flags, "--cpu", "--num-workers", 0)
+    command = (*start, data, *PLUGIN, "--save-dir", tmp_path / "two", *LOG, *flags, "--cpu", "--num-workers", 1)
     with subprocess.Popen([*map(str, command)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as started:
         try:
             printed = started.communicate(timeout=PATIENCE)[0].decode()
@@ -150,6 +151,15 @@ with signals_as_exit():
 """
 
 
+def listened_at(port: int) -> bool:
+    with socket.socket() as other:
+        try:
+            other.bind(("localhost", port))
+        except OSError:
+            return True
+    return False
+
+
 def test_who_waits_for_a_worker_that_never_comes_can_be_ended():
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -157,10 +167,12 @@ def test_who_waits_for_a_worker_that_never_comes_can_be_ended():
     program = [sys.executable, "-c", WAITING.format(port=port)]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT) as waiting:
         assert waiting.stdout.readline() == b"now\n"
-        time.sleep(1)  # until it waits, most likely
+        while not listened_at(port):
+            time.sleep(0.05)
+        time.sleep(0.5)
         waiting.terminate()
         try:
-            assert waiting.wait(PATIENCE) in (-signal.SIGTERM, 128 + signal.SIGTERM)
+            assert waiting.wait(PATIENCE) == -signal.SIGTERM
         finally:
             waiting.kill()
 

@@ -8,13 +8,17 @@ Frequent words are practically never hidden.
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 import numpy as np
 import torch
 from fairseq.data import BaseWrapperDataset
 
 NOTHING = -1
+MOST_FOUND = 1 << 16  # words whose translations are remembered
+
+
+def no_translations(word: int) -> Sequence[int]:
+    return ()
 
 
 class HiddenWords:
@@ -35,7 +39,7 @@ class HiddenWords:
         source_counts: np.ndarray,
         target_counts: np.ndarray,
         same: np.ndarray,
-        translations: Callable[[int], Sequence[int]] = lambda word: (),
+        translations: Callable[[int], Sequence[int]] = no_translations,
         unknown: int = 3,
         seed: int = 1,
     ):
@@ -108,14 +112,27 @@ def hidden_words(strength: float, source, target, lexicon, seed: int) -> HiddenW
         lexicon: a `Lexicon`, or None
     """
 
-    @lru_cache(maxsize=1 << 16)
-    def translations(word: int) -> list[int]:
-        numbers = (target.indices.get(text, NOTHING) for text, _ in lexicon.translations(source[word]))
-        return [number for number in numbers if number >= target.nspecial]
-
+    translations = [Translations(source, target, lexicon)] if lexicon is not None else []
     sides = counts_of(source), counts_of(target), written_alike(source, target)
     unknown = source.unk()
-    return HiddenWords(strength, *sides, *([translations] if lexicon is not None else []), unknown=unknown, seed=seed)
+    return HiddenWords(strength, *sides, *translations, unknown=unknown, seed=seed)
+
+
+class Translations:
+    """Target words, the most likely first, of a source word: a function that processes that read data can be given,
+    however they are started."""
+
+    def __init__(self, source, target, lexicon):
+        self.source, self.target, self.lexicon = source, target, lexicon
+        self._found: dict[int, list[int]] = {}
+
+    def __call__(self, word: int) -> list[int]:
+        if word not in self._found:
+            if len(self._found) > MOST_FOUND:
+                self._found.clear()
+            numbers = (self.target.indices.get(x, NOTHING) for x, _ in self.lexicon.translations(self.source[word]))
+            self._found[word] = [number for number in numbers if number >= self.target.nspecial]
+        return self._found[word]
 
 
 def counts_of(dictionary) -> np.ndarray:

@@ -75,7 +75,7 @@ class Decoding:
         if cfg.lexicon is not None:
             self.lexicon = Lexicon.load(cfg.lexicon)
             check_lexicon(self.lexicon, cfg.lexicon, source, target, text_words)
-        self.reading = Reading(source, target, cfg.copy_rare_words, self.rule, self.lexicon, text_words[0])
+        self.reading = Reading(source, target, cfg.copy_rare_words, self.lexicon, text_words[0])
         self.align = alignment(str(cfg.unk_alignment), self.reading.is_unknown)
         self.every_word = CandidateLists(target, len(target))
         self._made: Optional[CandidateLists] = None  # the first lists, of which others are made
@@ -103,7 +103,8 @@ class Decoding:
         own = {"ranking": ranking, "source_words": self.cfg.candidate_source_words, "always": self.always}
         never = () if everything else self.never  # who asks for all words gets them
         lists = CandidateLists(self.target, frequent, self.lexicon, per_word, never=never, **own)
-        self._made = None if everything else lists
+        if not everything:
+            self._made = lists
         return lists
 
     def changed(self, frequent: int, per_word: Optional[int], rule: str) -> "Decoding":

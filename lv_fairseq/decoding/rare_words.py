@@ -18,7 +18,8 @@ class Reading:
     Args:
         source, target: fairseq's dictionaries
         most: how often a word was seen, at most, that is read as unknown; 0: none is
-        rule, lexicon: of the replacement, which has to be the word itself; without one, the paper's rule says it
+        lexicon: if there is one, a word that it translates by another one is not copied, unless its first letter is
+            no lowercase letter (the paper's rule)
         words: how many words the source dictionary has before any token of another kind; None: all
     """
 
@@ -27,12 +28,11 @@ class Reading:
         source,
         target,
         most: int = 0,
-        rule: str = "copy",
         lexicon: Lexicon | None = None,
         words: int | None = None,
     ):
         self.source = source
-        copied = rare_copies(source, target, most, rule, lexicon) if most else np.array([], dtype=np.int64)
+        copied = rare_copies(source, target, most, lexicon) if most else np.array([], dtype=np.int64)
         self.rare = copied[copied < (len(source) if words is None else words)]
         self._table: Tensor | None = None  # of numbers, where the sentences are
 
@@ -51,11 +51,10 @@ class Reading:
         return number == self.source.unk() or place < len(self.rare) and bool(self.rare[place] == number)
 
 
-def rare_copies(source, target, most: int, rule: str, lexicon: Lexicon | None) -> np.ndarray:
+def rare_copies(source, target, most: int, lexicon: Lexicon | None) -> np.ndarray:
     """The numbers, in order, of source words that were seen at most so often, that the target dictionary has too,
     written alike, and that replacement would copy."""
-    if rule == "none":
-        rule = "copy" if lexicon is None else "lexicon-lowercase"
+    rule = "copy" if lexicon is None else "lexicon-lowercase"
     counts = np.array(source.count, dtype=np.int64)
     counts[: source.nspecial] = 0
     rare = np.flatnonzero((counts > 0) & (counts <= most))

@@ -43,10 +43,9 @@ def explained(decoding: Decoding, hypothesis: Dict, source_words: List[str], pla
         token["replaced"] = replaced(decoding, hypothesis, place, source_words) if number != before else None
         token["attention"] = None if weights is None else weights[place]
         tokens.append(token)
-    unknown = decoding.source.unk()
     return {
         "tokens": tokens,
-        "source": [{"word": word, "unknown": decoding.source.index(word) == unknown} for word in source_words],
+        "source": [{"word": word, "unknown": decoding.reading.is_unknown(word)} for word in source_words],
         "list": None if lists is None else about_list(lists, len(candidates)),
     }
 

@@ -20,7 +20,8 @@ logger = logging.getLogger(__name__)
 
 GRACE = 10  # seconds in which what is being translated may end
 LAST = 2  # seconds after these, for the last answers
-IDLE = 30  # seconds after which a connection without a request is closed
+IDLE = 30  # seconds after an answer in which a connection has to bring another request
+CONNECTIONS = 1000  # at most, at a time
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -46,8 +47,9 @@ def url_of(bound: socket.socket) -> str:
 
 
 def known_hosts(bound: socket.socket, host: str, more: Collection[str]) -> Optional[List[str]]:
-    """The names by which a server of this machine alone may be called; None if it is open to others."""
-    if not ipaddress.ip_address(bound.getsockname()[0]).is_loopback:
+    """The names by which a server may be called that is for this machine alone, or to which names were given; else
+    None: by any."""
+    if not more and not ipaddress.ip_address(bound.getsockname()[0]).is_loopback:
         return None
     named = f"[{host}]" if ":" in host else host
     return [name.lower() for name in (*LOCAL, named, *more)]
@@ -90,7 +92,7 @@ class Server(uvicorn.Server):
 
 def serve(app, worker: Worker, bound: socket.socket) -> None:
     """Answer until a signal comes."""
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # what clients send is not worth a line each
     config = uvicorn.Config(
         app,
         http="h11",
@@ -101,6 +103,7 @@ def serve(app, worker: Worker, bound: socket.socket) -> None:
         access_log=False,
         server_header=False,
         timeout_keep_alive=IDLE,
+        limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=GRACE + LAST,
     )
     server = Server(config, worker)

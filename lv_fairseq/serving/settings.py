@@ -34,7 +34,7 @@ class Bounds(NamedTuple):
         """The largest number, or the choices, of each setting."""
         return {
             "candidate_frequent": self.words,
-            "candidate_per_word": MOST_PER_WORD if self.lexicon else 0,
+            "candidate_per_word": max(MOST_PER_WORD, self.default.candidate_per_word or 0) if self.lexicon else 0,
             "beam": max(WIDEST_BEAM, self.default.beam),
             "unk_replacement": [rule for rule in RULES if self.lexicon or not rule.startswith("lexicon")],
         }

@@ -155,7 +155,8 @@ class Translator:
         hypotheses = task.inference_step(generator, self.models, sample)
         milliseconds = round(1000 * (time.perf_counter() - start), 3)
         places = task.decoding.places(generator, sample, words)
-        hidden = {*getattr(generator, "symbols_to_strip_from_output", {generator.eos}), task.target_dictionary.pad()}
+        specials = task.target_dictionary.pad(), task.target_dictionary.bos()
+        hidden = {*getattr(generator, "symbols_to_strip_from_output", {generator.eos}), *specials}
         answers = []
         for found, mine, where in zip(hypotheses, words, places):
             answer = {"text": "", "score": None, "milliseconds": milliseconds, "batch": len(words)}

@@ -14,7 +14,7 @@ from lv_fairseq.trim.checkpoint import CHUNK, READS, Checkpoint
 from lv_fairseq.trim.dictionaries import Words
 
 NAME = "trim.json"
-FORMAT = 1
+FORMAT = 2
 
 
 class KeptRows(NamedTuple):

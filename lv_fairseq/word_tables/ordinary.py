@@ -52,7 +52,8 @@ def read(path: Path, statistics: bool) -> Dict:
     if KEY in state:
         state = fetch(state, path)
     elif statistics or STATISTICS not in state:
-        raise UserError(f"{path} has no tables in files: it is an ordinary checkpoint already")
+        without = "" if statistics else ", without statistics"
+        raise UserError(f"{path} has no tables in files: it is an ordinary checkpoint already{without}")
     return {key: value for key, value in state.items() if statistics or key != STATISTICS}
 
 
