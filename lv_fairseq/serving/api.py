@@ -130,7 +130,7 @@ class Api:
         given = await self._read(request)
         settings = self._settings(given, {"text"})
         texts = self._texts(given)
-        return reply({"translations": await self._answer(Job(texts, settings), request)})
+        return reply({"translations": await self._answer(Job(texts, settings))})
 
     async def why(self, request: Request) -> Response:
         given = await self._read(request)
@@ -145,7 +145,7 @@ class Api:
             raise Refused(413, f"{len(words):,} words: at most {MOST_ASKED} in a question")
         for word in words:
             self._check(word, "a word")
-        (answer,) = await self._answer(Job(self._texts(given), settings, words), request)
+        (answer,) = await self._answer(Job(self._texts(given), settings, words))
         return reply(answer)
 
     async def _read(self, request: Request) -> Dict[str, Any]:
@@ -203,22 +203,14 @@ class Api:
         if len(text) > CHARACTERS * self.limits.words:
             raise Refused(413, f"{what} of {len(text):,} characters: at most {CHARACTERS * self.limits.words:,}")
 
-    async def _answer(self, job: Job, request: Request) -> List:
+    async def _answer(self, job: Job) -> List:
         if not job.texts:
             return []
         try:
-            waiting, gone = asyncio.wrap_future(self.worker.submit(job)), asyncio.ensure_future(hung_up(request))
-            try:
-                await asyncio.wait({waiting, gone}, timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
-                if waiting.done():
-                    return waiting.result()
-            finally:  # what waits is not translated for nobody
-                waiting.cancel()
-                gone.cancel()
-            if gone.done() and not gone.cancelled():
-                raise Refused(408, "nobody waits for the answer any more")
+            return await asyncio.wait_for(asyncio.wrap_future(self.worker.submit(job)), self.limits.seconds)
+        except TimeoutError:
             seconds = f"{self.limits.seconds:g} s"
-            raise Refused(504, f"no answer within {seconds}: send fewer or shorter sentences, or try later")
+            raise Refused(504, f"no answer within {seconds}: send fewer or shorter sentences, or try later") from None
         except BusyError:
             later = {"Retry-After": str(RETRY)}
             raise Refused(503, "too many sentences are waiting: try again later", **later) from None
@@ -228,12 +220,6 @@ class Api:
             raise Refused(413, str(error)) from None
         except UserError as error:
             raise Refused(400, str(error)) from None
-
-
-async def hung_up(request: Request) -> None:
-    """Returns when the one who asked has gone away; its body was read before."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def is_texts(value: Any) -> bool:
