@@ -47,8 +47,8 @@ class Reading:
 
     def is_unknown(self, word: str) -> bool:
         number = self.source.index(word)
-        place = np.searchsorted(self.rare, number)
-        return number == self.source.unk() or place < len(self.rare) and bool(self.rare[place] == number)
+        place = int(np.searchsorted(self.rare, number))
+        return number == self.source.unk() or place < len(self.rare) and int(self.rare[place]) == number
 
 
 def rare_copies(source, target, most: int, lexicon: Lexicon | None) -> np.ndarray:
