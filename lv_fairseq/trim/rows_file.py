@@ -14,7 +14,7 @@ from lv_fairseq.trim.checkpoint import CHUNK, READS, Checkpoint
 from lv_fairseq.trim.dictionaries import Words
 
 NAME = "trim.json"
-FORMAT = 2
+FORMAT = 1
 
 
 class KeptRows(NamedTuple):
