@@ -3,6 +3,8 @@
 # make test-slow       tests that take minutes each
 # make test-faults     kills, full disks, signals and random input, many of them (20 minutes); with FAULTS_SEED=... others
 # make test-numerics   the quick tests that compute, with the arithmetic of other CPUs
+# make bench           us and our peers side by side: benchmarks/README.md (2 hours); QUICK=1: runs/bench (10 minutes).
+#                      Text of your own: ARGS="--source text.en --target text.de", tokenised
 # make docs            a site of README and docs in runs/site; a link that leads nowhere is an error
 # make lint            ruff, and mypy where word numbers, page rows and list columns meet
 # make audit           is what is installed what lock.txt names, and are there advisories about it? Fails also if nobody
@@ -33,7 +35,7 @@ LOCKED_PIP := $(PIP) --require-hashes --constraint lock.txt --no-build-isolation
 DEPENDENCIES := import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   print(*project["dependencies"], *sum(project["optional-dependencies"].values(), []), sep="\n")
 
-.PHONY: install demo test test-slow test-faults test-numerics docs lint audit lock clean
+.PHONY: install demo test test-slow test-faults test-numerics bench docs lint audit lock clean
 .DEFAULT_GOAL := test
 
 # One make at a time installs: another waits, and then finds it done.
@@ -73,10 +75,10 @@ $(VENV)/.installed: pyproject.toml lock.txt
 demo: install
 	PATH="$$PWD/$(BIN):$$PATH" bash examples/demo/run.sh
 
-QUICK = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not faults" --numprocesses 2 --dist loadfile $(ARGS)
+QUICK_TESTS = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not faults" --numprocesses 2 --dist loadfile $(ARGS)
 
 test: lint
-	$(QUICK)
+	$(QUICK_TESTS)
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow $(ARGS)
@@ -92,8 +94,12 @@ test-faults: install
 NO_NUMERICS := alignment builtin_aligner coverage demo_corpus disk_full fuzzed_lines killed_training lexicon* \
   lost_worker make outputs prepare readme report site symmetrize versions
 test-numerics: install
-	ATEN_CPU_CAPABILITY=default $(QUICK) $(NO_NUMERICS:%=--ignore-glob='tests/test_%.py')
-	MKL_CBWR=COMPATIBLE $(QUICK) $(NO_NUMERICS:%=--ignore-glob='tests/test_%.py')
+	ATEN_CPU_CAPABILITY=default $(QUICK_TESTS) $(NO_NUMERICS:%=--ignore-glob='tests/test_%.py')
+	MKL_CBWR=COMPATIBLE $(QUICK_TESTS) $(NO_NUMERICS:%=--ignore-glob='tests/test_%.py')
+
+bench: install
+	@$(ONE_AT_A_TIME) .venv-peers/.installed
+	$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick) $(ARGS)
 
 docs:
 	@$(ONE_AT_A_TIME) .venv-docs/.installed

@@ -1,8 +1,8 @@
 """What a section of `make bench` hands over: a row for each system, with a figure for each turn.
 
-A section is a module with `main(argv)`, started as a process of its own: `python -m side_by_side.NAME --out FILE`. Systems
-that are compared take turns, so that a noisy machine slows all of them; the ratio of two is the median of that of each
-turn. Figures are times (or bytes): less is better.
+A section is a module with `main(argv)`, started as a process of its own: `python -m side_by_side.NAME --out FILE`.
+Systems that are compared take turns, so that a noisy machine slows all of them; the ratio of two is the median of that
+of each turn. Figures are times (or bytes): less is better.
 """
 
 import argparse

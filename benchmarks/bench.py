@@ -1,0 +1,132 @@
+"""All systems side by side, in one run on one machine: `make bench`, or `make bench QUICK=1` in less than 10 minutes.
+
+    python benchmarks/bench.py --source text.en --target text.de        # any tokenised parallel text
+    python benchmarks/bench.py --quick --only updates decoding          # some sections only
+
+Sections, one after the other, each a process of its own: an update (updates) and whole trainings (training_runs), a
+decoded word (decoding), the first sentence from a cold start (start), aligning and partitioning (lexicon). What they
+measure goes to WORK/SECTION.json as it comes, then to OUT/bench.json, and to OUT/README.md with pictures. Measure with
+nothing else running. Peers are those of .venv-peers, which the make target installs; absent ones are named.
+"""
+
+import argparse
+import contextlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence
+
+from side_by_side import page, plots
+from side_by_side.rows import Row, peer_python, read
+
+from lv_fairseq import __version__
+from lv_fairseq.files import written_whole
+from lv_fairseq.processes import end, start
+
+HERE = Path(__file__).resolve().parent
+SECTIONS = ("updates", "training_runs", "decoding", "start", "lexicon")
+PICTURES = {
+    "cost.svg": (plots.cost, "Cost against the vocabulary"),
+    "shares.svg": (plots.shares, "Where our time goes"),
+}
+NAMES = """
+import importlib.metadata, json, sys
+found = {x.metadata["Name"]: x.version for x in importlib.metadata.distributions()}
+print(json.dumps({name: found[name] for name in sys.argv[1:] if name in found}))
+"""
+
+
+def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and turns: less than 10 minutes")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="(default: all)")
+    parser.add_argument("--source", type=Path, metavar="FILE", help="tokenised source text (default: the demo's)")
+    parser.add_argument("--target", type=Path, metavar="FILE", help="tokenised target text (default: the demo's)")
+    parser.add_argument("--work", type=Path, default=Path("runs/bench"), metavar="DIR", help="(default: runs/bench)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="(default: benchmarks, with --quick WORK)")
+    parser.add_argument("--keep", action="store_true", help="sections that WORK has already are not measured again")
+    parser.add_argument("--more", action="append", default=[], metavar="SECTION:FLAG=VALUE", help="flags of a section")
+    args = parser.parse_args(argv)
+    if (args.source is None) != (args.target is None):
+        parser.error("--source and --target go together")
+    for more in args.more:
+        if more.partition(":")[0] not in SECTIONS:
+            parser.error(f"--more {more}: begins with none of {', '.join(SECTIONS)}")
+    return args
+
+
+def versions() -> Dict[str, str]:
+    """The signature of a run: machine and programs."""
+    model = "unknown processor"
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    found = {f"{model} x {os.cpu_count()}": "", "Python": platform.python_version(), "lv_fairseq": __version__}
+    for name in ("fairseq-fixed", "torch", "numpy"):
+        found[name] = importlib.metadata.version(name)
+    python = peer_python()
+    if python is not None:
+        asked = [str(python), "-c", NAMES, "ctranslate2", "pymarian", "eflomal"]
+        found |= json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def measure(section: str, args: argparse.Namespace) -> List[Row]:
+    """Run a section, and give what it found; one that fails leaves what it had."""
+    out = args.work / f"{section}.json"
+    if not (args.keep and out.exists()):
+        out.unlink(missing_ok=True)
+        flags = ["--out", out.resolve(), *(["--quick"] if args.quick else [])]
+        if args.source is not None:
+            flags += ["--source", args.source.resolve(), "--target", args.target.resolve()]
+        flags += [more.partition(":")[2] for more in args.more if more.startswith(f"{section}:")]
+        command = [sys.executable, "-m", f"side_by_side.{section}", *map(str, flags)]
+        child = start(command, cwd=HERE)
+        try:
+            if child.wait():
+                print(f"{section} failed: exit code {child.returncode}", file=sys.stderr)
+        finally:
+            end(child)
+    if not out.exists():
+        return []
+    rows, found = read(out)
+    args.versions |= found
+    return rows
+
+
+def write(rows: List[Row], args: argparse.Namespace, how: str) -> None:
+    """bench.json, pictures and the page."""
+    with written_whole(args.out / "bench.json") as file:
+        content = {"versions": args.versions, "rows": [asdict(row) for row in rows]}
+        file.write(json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
+    drawn = [(name, what) for name, (draw, what) in PICTURES.items() if draw(rows, args.out / name)]
+    with written_whole(args.out / "README.md") as file:
+        file.write(page.page(rows, args.versions, how, drawn).encode())
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    args = parse_args(argv)
+    args.out = args.out or (args.work if args.quick else HERE)
+    for folder in (args.work, args.out):
+        folder.mkdir(parents=True, exist_ok=True)
+    args.versions = versions()
+    began, rows, missing = time.monotonic(), [], []
+    for section in args.only:
+        print(f"== {section}", flush=True)
+        found = measure(section, args)
+        rows += found
+        missing += [] if found else [section]
+        how = f"{'`QUICK=1`, ' if args.quick else ''}{(time.monotonic() - began) / 60:.0f} minutes."
+        write(rows, args, how)
+    print(f"{args.out / 'README.md'} and bench.json are written")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
