@@ -206,6 +206,17 @@ def test_a_corpus_is_partitioned_in_its_order_and_shuffled(printed, texts):
             assert figures(lines, f"{order}, {sides}")[0] > 1
 
 
+def test_padding_is_counted_with_tau_and_without(printed, texts):
+    lines = printed("padding", *texts, "--tau", 30, 20, "--max-tokens", 40)
+    assert lines[0].startswith("100 pairs, ")
+    whole = figures(lines, "without --tau")[0]
+    for name in ("order of the corpus", "reshuffled"):
+        (start,) = (i for i, line in enumerate(lines) if line.startswith(f"tau 20, {name}: "))
+        before, after = (figures(lines[start : start + 3], name) for name in ("  sorted", "  shared out"))
+        assert before[:2] == after[:2] and before[0] >= whole  # batches, and target tokens of each
+        assert before[4] >= after[4]  # padding
+
+
 def test_attention_is_measured_layer_by_layer(printed, text, data, drawn, tmp_path):
     sys.path.insert(0, str(ROOT / "scripts"))
     from demo_corpus import aligned

@@ -1,6 +1,8 @@
 """Batches that stay inside a partition.
 
-sentences in training order -> partitions -> sorted look-ahead inside each -> batches, tagged with their partition
+sentences in training order -> partitions -> sorted look-ahead inside each -> batches -> less padding in them
+
+Each batch is tagged with its partition.
 """
 
 from functools import partial
@@ -10,6 +12,7 @@ import numpy as np
 from fairseq.data import BaseWrapperDataset
 
 from lv_fairseq.batching.look_ahead import sorted_look_ahead
+from lv_fairseq.batching.padding import Limits, with_less_padding
 from lv_fairseq.batching.pairs import corpus_order, drawn_anew
 from lv_fairseq.partitions import PartitionPlan, Sentences, partition
 from lv_fairseq.partitions.reshuffling import training_order
@@ -59,16 +62,26 @@ class PartitionedDataset(BaseWrapperDataset):
 
     def batch_by_size(self, indices, **limits) -> List:
         self.plan = self._make_plan(np.asarray(indices, dtype=np.int64))
-        batches = []
+        sizes, tokens, batches = self.sizes, self._counted(self.plan.order), []
         for start, end in zip(self.plan.bounds[:-1], self.plan.bounds[1:]):
             run = self.plan.order[start:end]
-            run = sorted_look_ahead(run, self.sizes, self._window or len(run))
-            batches.extend(super().batch_by_size(run, **limits))
+            run = sorted_look_ahead(run, sizes, self._window or len(run))
+            cut = super().batch_by_size(run, **limits)
+            batches.extend(with_less_padding(cut, sizes, tokens, Limits(**limits)))
             # An update must not reach into the next partition. What is missing to a whole one is filled up with
             # copies of a sentence whose gradient is ignored, marked by their complement: workers without a batch of
             # their own must still know which page to turn to, which fairseq's empty batches could not tell.
             batches.extend([[~int(run[0])]] * (-len(batches) % self.group))
         return batches
+
+    def _counted(self, numbers: np.ndarray) -> np.ndarray:
+        """(all sentences) What fairseq counts of these sentences against ``--max-tokens``; 0 for the others."""
+        tokens = np.zeros(len(self), dtype=np.int64)
+        try:
+            tokens[numbers] = self.dataset.num_tokens_vec(numbers)
+        except NotImplementedError:  # as fairseq does if a dataset counts one by one only
+            tokens[numbers] = [self.dataset.num_tokens(number) for number in numbers]
+        return tokens
 
     def partitions_of(self, batches: Sequence[Sequence[int]]) -> np.ndarray:
         """(batches) The partition that each batch is in."""
