@@ -15,8 +15,10 @@ from lv_fairseq.word_tables.drawing import CONSTANT, NORMAL, UNIFORM, Recipe
 from lv_fairseq.word_tables.table import ReadingTable, ScoringTable, Tables
 
 # what fills a tensor with random values, as a mode sees it: the others of torch.nn.init come down to the first two
-DRAWING = (torch.Tensor.normal_, torch.Tensor.uniform_, nn.init.normal_, nn.init.uniform_)
-DRAWING += (nn.init.kaiming_uniform_, nn.init.kaiming_normal_)
+DRAWING = (
+    *(torch.Tensor.normal_, torch.Tensor.uniform_),
+    *(nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, nn.init.kaiming_normal_),
+)
 
 
 @dataclass(frozen=True)
