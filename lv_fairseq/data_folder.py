@@ -8,6 +8,7 @@ from typing import Iterator, Optional, Sequence, Tuple, Type
 
 from fairseq.data import Dictionary, data_utils
 
+from lv_fairseq.dictionary_file import read_dictionary
 from lv_fairseq.errors import UserError
 from lv_fairseq.index_file import check_index
 
@@ -46,7 +47,7 @@ def load_dictionary(path: str, kind: Type[Dictionary] = Dictionary) -> Dictionar
     if not os.path.isfile(path):
         raise UserError(f"there is no dictionary {path}: fairseq-preprocess writes it beside the data")
     try:
-        return kind.load(path)
+        return read_dictionary(path, kind)
     except Exception as error:  # fairseq raises nothing more special for bytes that are not UTF-8
         raise UserError(f"{path} is no dictionary of fairseq: {' '.join(str(error).split())}") from None
 

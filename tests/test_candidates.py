@@ -152,6 +152,9 @@ def test_words_that_fairseq_adds_to_a_dictionary_later_are_on_no_list():
     lists = CandidateLists(target, 3, source_words=True)
     target.add_symbol("late")
     assert lists.others(["late", "word5"]).tolist() == [9] and lists.words == 16
+    of_lexicon = CandidateLists(dictionary(16), 3, lexicon({"a": ["later", "word5"]}), 2)
+    of_lexicon.dictionary.add_symbol("later")
+    assert of_lexicon.others(["a"]).tolist() == [9]
     assert not lists.longer().whole and lists.at_least(100).whole and len(lists.at_least(100).common) == 16
 
 

@@ -21,7 +21,8 @@ MAY_IMPORT = {
     "results": "",
     "fingerprint": "errors files",
     "index_file": "errors",
-    "data_folder": "errors index_file",
+    "dictionary_file": "",
+    "data_folder": "dictionary_file errors index_file",
     # files to files
     "alignment": "errors files processes",
     "lexicon": "alignment errors files fingerprint progress",
@@ -58,7 +59,7 @@ MAY_IMPORT = {
 CONNECT = "models decoding criterions task_config opening large_vocabulary tasks serving commands fairseq_patches"
 CONNECT = CONNECT.split()
 KNOW = {  # libraries, and the rooms that may know them
-    "fairseq": [*CONNECT, "index_file", "data_folder", "batching", "rnnsearch"],
+    "fairseq": [*CONNECT, "index_file", "dictionary_file", "data_folder", "batching", "rnnsearch"],
     "torch": [*CONNECT, "batching", "rnnsearch", "word_tables", "softmax", "page_turner", "workers", "watch", "trim"],
     "fairseq_cli": [],
     "starlette": ["serving"],

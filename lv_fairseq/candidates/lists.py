@@ -5,6 +5,7 @@ from typing import Dict, Iterable, Optional, Sequence, Tuple
 
 import numpy as np
 
+from lv_fairseq.candidates.lexicon_numbers import LexiconNumbers
 from lv_fairseq.candidates.reasons import Reason, Translations, translations_of
 from lv_fairseq.errors import UserError
 from lv_fairseq.fingerprint import fingerprint
@@ -65,15 +66,14 @@ class CandidateLists:
         self._rank[self._ranking] = np.arange(len(self._ranking))
         self._rank[self._never] = self.words
         self._rank[self._always] = -1
-        self._numbers = NONE  # of the lexicon's target words in the dictionary
+        self._numbers: Optional[LexiconNumbers] = None
         self._made: Dict[Tuple[int, int], CandidateLists] = {}  # the same with other K and K', each made once
         self._read_lexicon(per_word)
         self._hold(frequent, per_word)
 
     def _read_lexicon(self, per_word: int) -> None:
-        if self.lexicon is not None and per_word and self._numbers is NONE:
-            words = self.lexicon.target_words
-            self._numbers = np.fromiter(map(self.dictionary.index, words), np.int64, len(words))
+        if self.lexicon is not None and per_word and self._numbers is None:
+            self._numbers = LexiconNumbers(self.lexicon, self.dictionary, self.words)
 
     def _hold(self, frequent: int, per_word: int) -> None:
         """Put together what is on every list."""

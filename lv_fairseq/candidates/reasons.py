@@ -4,6 +4,7 @@ from typing import List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from lv_fairseq.candidates.lexicon_numbers import LexiconNumbers
 from lv_fairseq.lexicon import Lexicon
 from lv_fairseq.lexicon.lexicon import phrases
 
@@ -34,7 +35,7 @@ class Translations(NamedTuple):
         return Best(int(self.numbers[first]), self.keys[self.owners[first]], float(np.exp(self.scores[first])))
 
 
-def translations_of(lexicon: Lexicon, numbers: np.ndarray, source_words: Sequence[str]) -> Translations:
+def translations_of(lexicon: Lexicon, numbers: LexiconNumbers, source_words: Sequence[str]) -> Translations:
     """
     Args:
         numbers: of the lexicon's target words in the dictionary

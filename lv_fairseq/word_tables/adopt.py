@@ -14,6 +14,12 @@ from lv_fairseq.errors import UserError
 from lv_fairseq.word_tables.drawing import CONSTANT, NORMAL, UNIFORM, Recipe
 from lv_fairseq.word_tables.table import ReadingTable, ScoringTable, Tables
 
+# what fills a tensor with random values, as a mode sees it: the others of torch.nn.init come down to the first two
+DRAWING = (
+    *(torch.Tensor.normal_, torch.Tensor.uniform_),
+    *(nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, nn.init.kaiming_normal_),
+)
+
 
 @dataclass(frozen=True)
 class Places:
@@ -75,7 +81,7 @@ def to_be_loaded(
         adopt: gives it word tables, or None
         sizes: of vocabularies
     """
-    return _without_tables(build, adopt, sizes)
+    return _without_tables(_NeverFilled(*sizes), build, adopt)
 
 
 def to_be_drawn(
@@ -84,11 +90,11 @@ def to_be_drawn(
     """A model whose word tables need no memory: each of their parameters has a recipe by which rows are drawn when they
     are needed. One whose tables begin in another way than by chance or with one value has them in memory."""
     with _Recipes() as recipes:
-        return _without_tables(build, adopt, sizes, lambda model: recipes.give(model, seed))
+        return _without_tables(_WithoutTables(*sizes), build, adopt, lambda model: recipes.give(model, seed))
 
 
-def _without_tables(build, adopt, sizes, ready: Callable[[nn.Module], bool] = lambda model: True) -> nn.Module:
-    with _WithoutTables(*sizes), contextlib.suppress(RuntimeError):  # torch's, if values are asked for
+def _without_tables(mode, build, adopt, ready: Callable[[nn.Module], bool] = lambda model: True) -> nn.Module:
+    with mode, contextlib.suppress(RuntimeError):  # torch's, if values are asked for
         model = build()
         ours = {id(parameter) for table in adopt(model) or () for parameter in table.parameters()}
         everything = itertools.chain(model.parameters(), model.buffers())
@@ -111,10 +117,24 @@ class _WithoutTables(TorchFunctionMode):
         if function in (torch.empty, torch.empty_like) and args:  # the second one in nn.utils.skip_init
             shape = args[0] if isinstance(args[0], (tuple, list)) else getattr(args[0], "shape", args)
             if shape and shape[0] in self.sizes:
+                if isinstance(args[0], Tensor):
+                    function, args, kwargs = torch.empty, (shape,), {"dtype": args[0].dtype, **kwargs}
                 kwargs = {**kwargs, "device": "meta"}
         if function is torch.Tensor.cpu and args[0].is_meta:  # BART draws its values there
             return args[0]
         return function(*args, **kwargs)
+
+
+class _NeverFilled(_WithoutTables):
+    """Inside, nothing is drawn for it either: only to find that there is nothing to fill, torch would import its
+    compiler, which takes longer than all the rest."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function in DRAWING:
+            tensor = args[0] if args else kwargs["tensor"]  # as torch.nn.init names it here
+            if tensor.is_meta:
+                return tensor
+        return super().__torch_function__(function, types, args, kwargs)
 
 
 class _Recipes(TorchDispatchMode):
