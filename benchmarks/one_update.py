@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Optional, Sequence, Type
 
 import torch
 from fairseq import options, tasks, utils
@@ -176,5 +176,5 @@ class AdaptiveRun(Run):
 OWN = ("--criterion", "partition_cross_entropy")
 
 
-def with_pages(data: Path, args: argparse.Namespace) -> Run:
-    return Run(data, args, *OWN, "--tau", args.tau, "--source-tau", 0 if joined(args) else args.tau)
+def with_pages(data: Path, args: argparse.Namespace, run: Type[Run] = Run) -> Run:
+    return run(data, args, *OWN, "--tau", args.tau, "--source-tau", 0 if joined(args) else args.tau)
