@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional
 
 import torch
+import torch._dynamo  # noqa: F401  every optimiser wants it: imported once for all processes
 from one_update import ARCHS, DIM, OWN, AdaptiveRun, Run, binarise, demo_text, joined, with_pages
 
 import lv_fairseq
@@ -39,7 +40,7 @@ WORDS, QUICK_WORDS = [15_000, 50_000, 150_000, 500_000, 1_000_000], [15_000, 150
 PAIRS, QUICK_PAIRS = 40_000, 10_000
 GB = 1 << 30
 OTHERWISE = 1.0  # GB of a process besides what grows with the words
-FEW, SHORT = 8, 3.0  # sentences of a first update; seconds that it takes if a whole one may follow before turns count
+FEW, SHORT = 8, 0.3  # sentences of a first update; seconds that it takes if a whole one may follow before turns count
 
 
 @dataclass
