@@ -4,9 +4,9 @@
     python -m side_by_side.training_runs --quick            # half a minute each
 
 All train a recurrent model of 256 dimensions with attention over all words of the text, with Adam, about 3,000 tokens
-an update, on two threads, one after the other and without validation. Then each translates the test text with a beam of
-5; BLEU is of the text as it is, which is tokenised. Speed is that of updates; loading is not part of fairseq's time, and
-Marian's minutes begin when its process does.
+an update, on two threads, one after the other and without validation. Then each translates the test text with a beam
+of 5; BLEU is of the text as it is, which is tokenised. Speed is that of updates; loading is not part of fairseq's
+time, and Marian's minutes begin when its process does.
 """
 
 import argparse
@@ -129,7 +129,7 @@ def by_marian(args: argparse.Namespace, folder: Path) -> Trained:
     args.run.mkdir(parents=True, exist_ok=True)
     model, log = args.run / "model.npz", args.run / "train.log"
     vocabularies = [args.run / f"{side}.yml" for side in ("src", "tgt")]
-    common = ["--model", model, "--vocabs", *vocabularies, "--cpu-threads", THREADS, "--quiet"]
+    common = ["-m", model, "--vocabs", *vocabularies, "--cpu-threads", THREADS, "--quiet"]
     given = [
         "train",
         *common,
@@ -144,7 +144,7 @@ def by_marian(args: argparse.Namespace, folder: Path) -> Trained:
     given += ["--dim-emb", args.dim, "--dim-rnn", args.dim, "--dropout-rnn", DROPOUT, "--dropout-src", 0]
     given += ["--learn-rate", RATE, "--clip-norm", CLIP_NORM, "--cost-type", "ce-mean-words", "--sync-sgd"]
     given += ["--mini-batch-words", TOKENS, "--max-length", 200, "--workspace", 1000, "--seed", args.seed]
-    given += ["--disp-freq", "10u", "--disp-first", 1, "--save-freq", "1000000u", "--overwrite"]
+    given += ["--disp-freq", "1u", "--save-freq", "1000000u", "--overwrite"]
     marian(given, args, stop_after=60 * args.minutes)
     words, seconds, updates = marian_figures(log.read_text(encoding="utf-8").splitlines())
     translations = args.run / "test.out"
@@ -172,16 +172,17 @@ def marian(given: list, args: argparse.Namespace, stop_after: Optional[float] = 
             raise UserError(f"Marian ended with {child.returncode}: {' / '.join(last)}")
 
 
-SHOWN = re.compile(r"Up\. ([\d,]+) .* after ([\d,]+) : Time ([\d.]+)s : ")
+SHOWN = re.compile(r"Up\. ([\d,]+) : .* : Time ([\d.]+)s : ([\d.]+) words/s")
 
 
 def marian_figures(lines: List[str]) -> tuple:
-    """Target words, seconds and updates; of the updates after the last line that was shown, nothing is known."""
-    found = [match for match in map(SHOWN.search, lines) if match is not None]
+    """Target words, seconds and updates that a log tells of."""
+    found = [match.groups() for match in map(SHOWN.search, lines) if match is not None]
     if not found:
         raise UserError("Marian showed no update in its time: give more --minutes")
-    updates, words = (int(found[-1][group].replace(",", "")) for group in (1, 2))
-    return float(words), sum(float(match[3]) for match in found), updates
+    shown = [(float(seconds), float(speed)) for _, seconds, speed in found]
+    words, seconds = sum(seconds * speed for seconds, speed in shown), sum(seconds for seconds, _ in shown)
+    return words, seconds, int(found[-1][0].replace(",", ""))
 
 
 def prepare(args: argparse.Namespace, folder: Path) -> List[str]:
