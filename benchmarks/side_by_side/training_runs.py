@@ -31,7 +31,7 @@ from lv_fairseq.processes import end, run, signals_as_exit, start
 from side_by_side.rows import PEERS, Row, Rows, parse, peer_python, section_parser
 
 ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
+PLUGIN, BIN = ROOT / "lv_fairseq", Path(sys.executable).parent
 SPLITS = {"train": ("source", "target"), "test": ("test_source", "test_target")}
 MINUTES, QUICK_MINUTES = 4.0, 0.5
 SENTENCES, QUICK_SENTENCES = 1000, 200  # of the test text
@@ -59,7 +59,7 @@ class System:
 
 
 def systems(args: argparse.Namespace) -> List[System]:
-    plugin = ("--user-dir", ROOT / "lv_fairseq", "--task", "lv_translation", "--criterion", "partition_cross_entropy")
+    plugin = ("--user-dir", PLUGIN, "--task", "lv_translation", "--criterion", "partition_cross_entropy")
     sizes = ("encoder-embed-dim", "encoder-hidden-size", "decoder-embed-dim", "decoder-hidden-size")
     sizes = [x for name in (*sizes, "decoder-out-embed-dim") for x in (f"--{name}", args.dim)]
     small = ("--arch", "rnnsearch_small", *sizes, "--attention-dim", args.dim, "--readout-dim", args.dim)
@@ -90,8 +90,16 @@ def by_fairseq(args: argparse.Namespace, folder: Path, flags: tuple) -> Trained:
     given += ["--disable-validation", "--no-epoch-checkpoints", "--log-format", "json", "--log-interval", 1000]
     shown = printed(given, "fairseq-train", args.run / "train.log")
     words, seconds, updates = fairseq_figures(shown.splitlines())
-    same = flags[: flags.index("--criterion")] if "--user-dir" in flags else ("--task", "translation")
-    given = [BIN / "fairseq-generate", folder / "data", *same, "--path", args.run / "checkpoint_last.pt"]
+    # fairseq alone does not open its own checkpoints with today's torch: the plug-in lets it
+    given = [
+        BIN / "fairseq-generate",
+        folder / "data",
+        "--user-dir",
+        PLUGIN,
+        "--task",
+        flags[flags.index("--task") + 1],
+    ]
+    given += ["--path", args.run / "checkpoint_last.pt"]
     given += ["--beam", BEAM, "--max-tokens", TOKENS, "--cpu", "--num-workers", 0]
     shown = printed(given, "fairseq-generate", args.run / "test.out")
     hypotheses = [line.split("\t") for line in shown.splitlines() if line.startswith("D-")]
