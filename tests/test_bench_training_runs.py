@@ -47,6 +47,16 @@ def test_a_peer_that_is_not_installed_is_a_row_without_turns(tmp_path):
     assert not row.turns and row.note.startswith("absent: ") and row.peer
 
 
+def test_a_peer_that_fails_ends_in_one_line(tmp_path):
+    """The Python that stands in for the peers' has no pymarian."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / ".installed").touch()
+    args = training_runs.parse_args(["--quick", "--peers", str(tmp_path)])
+    with pytest.raises(UserError, match="Marian ended with exit status 1; its last words: .*pymarian"):
+        training_runs.marian(["train"], args, stop_after=100)
+
+
 def test_texts_go_together(capsys):
     with pytest.raises(SystemExit):
         training_runs.parse_args(["--source", "a", "--target", "b", "--test-source", "c"])

@@ -10,6 +10,7 @@ time, and Marian's minutes begin when its process does.
 """
 
 import argparse
+import contextlib
 import itertools
 import json
 import re
@@ -27,7 +28,7 @@ import sacrebleu
 
 import lv_fairseq
 from lv_fairseq.errors import UserError, command
-from lv_fairseq.processes import end, run, signals_as_exit, start
+from lv_fairseq.processes import end, how_ended, run, signals_as_exit, start
 from side_by_side.rows import PEERS, Row, Rows, parse, peer_python, section_parser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -163,21 +164,23 @@ def by_marian(args: argparse.Namespace, folder: Path) -> Trained:
 
 def marian(given: list, args: argparse.Namespace, stop_after: Optional[float] = None) -> None:
     """A program of Marian; it may be told to save and end after some seconds."""
-    begin = [peer_python(args.peers), "-m", "pymarian", *given]
+    begin, told = [peer_python(args.peers), "-m", "pymarian", *given], False
     with tempfile.TemporaryFile() as errors:
         child = start(begin, stdout=subprocess.DEVNULL, stderr=errors)
         try:
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(stop_after)
-            except subprocess.TimeoutExpired:
+            if child.poll() is None:
+                told = True
                 child.terminate()
-                child.wait(SAVING)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(SAVING)
         finally:
             end(child)
-        if child.returncode != 0 and stop_after is None:
+        if child.returncode != 0 and not told:
             errors.seek(0)
             last = errors.read().decode(errors="replace").strip().splitlines()[-3:]
-            raise UserError(f"Marian ended with {child.returncode}: {' / '.join(last)}")
+            raise UserError(f"Marian {how_ended(child.returncode)}; its last words: {' / '.join(last)}")
 
 
 SHOWN = re.compile(r"Up\. ([\d,]+) : .* : Time ([\d.]+)s : ([\d.]+) words/s")
