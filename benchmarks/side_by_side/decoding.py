@@ -19,7 +19,6 @@ A setting is left out over all words where hypotheses times words are more than 
 import gc
 import itertools
 import logging
-import os
 import statistics
 import tempfile
 import time
@@ -180,7 +179,6 @@ def main(argv: Optional[List[str]] = None) -> None:
     args = parse_args(argv)
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # else torch's profiler says when it starts and stops
     lv_fairseq.register()
     rows = Rows(args.out)
     rows.versions.update(torch=torch.__version__, fairseq=version("fairseq-fixed"))

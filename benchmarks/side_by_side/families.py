@@ -13,7 +13,7 @@ from side_by_side import marian
 from side_by_side.ctranslate import convert, ctranslate2_at
 from side_by_side.peers import Peer, PeerError, Worker
 from side_by_side.rows import peer_packages, peer_python
-from side_by_side.systems import OfFairseq, System, with_corpus
+from side_by_side.systems import OfFairseq, System, share_with_corpus
 
 ABSENT = "absent: make .venv-peers/.installed"
 OF_THREADS = "its threads take a batch each: a batch is cut for them"
@@ -71,13 +71,14 @@ class Family:
             **({"frequent_words": self.folder / "large" / "frequent"} if self.joined else {}),
         )
         large = self._run()
-        scoped = {x: self._run(like=large, candidate_scope=x, **lists) for x in ("sentence", "batch", "corpus")}
-        with_corpus(scoped["corpus"], self.sentences)
+        listed = self._run(like=large, **lists)
+        share_with_corpus(listed, self.sentences)
         found: Systems = {"all words": [OfFairseq("lv_fairseq", large, ours=True)]}
-        found["lists"] = [OfFairseq("lv_fairseq, a list a sentence", scoped["sentence"], ours=True)]
-        found["lists"] += [OfFairseq("lv_fairseq, a list a batch", scoped["batch"])]
+        found["lists"] = [OfFairseq("lv_fairseq, a list a sentence", listed, scope="sentence", ours=True)]
+        found["lists"] += [OfFairseq("lv_fairseq, a list a batch", listed, scope="batch")]
         found["lists"][-1].for_batches = True
-        found["lists"] += [OfFairseq(f"lv_fairseq, a list for {len(self.sentences)} sentences", scoped["corpus"])]
+        corpus = f"lv_fairseq, a list for {len(self.sentences)} sentences"
+        found["lists"] += [OfFairseq(corpus, listed, scope="corpus")]
         small = f"lv_fairseq, a model of {self.frequent:,} words"
         found["lists"].append(OfFairseq(small, self._run(data="small"), note="as if nothing but K words were there"))
         if self.peers:
