@@ -23,7 +23,7 @@ import tempfile
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -54,7 +54,9 @@ SIZES = {
         decoder_ffn_embed_dim=2048,
     ),
 }
+SIZES["lstm"] = {name: size for name, size in SIZES["rnnsearch"].items() if name[:7] in ("encoder", "decoder")}
 JOINED = {"transformer": ["--share-all-embeddings"]}  # the architectures with one table for both languages
+SWITCHES = {**JOINED, "lstm": ["--encoder-bidirectional"]}
 DEFAULTS = {
     "rnnsearch": dict(words=500_000, frequent=15_000, scale=0.25, beam=12, batch=[1], turns=6),
     "transformer": dict(words=256_000, frequent=5_000, scale=1.0, beam=5, batch=[1, 16], turns=3),
@@ -75,13 +77,18 @@ def make_data(folder: Path, words: int, joined: bool) -> None:
     (folder / "frequent").write_text("".join(line for line in counted if line.startswith("tgt")))
 
 
-def make_lexicon(path: Path, words: int, per_word: int) -> None:
-    """Random translations, rare words as likely as frequent ones, so that most of them are outside K."""
+def translations(words: int, per_word: int) -> Iterator[Tuple[List[bytes], List[bytes]]]:
+    """Pairs of words, some at a time. Rare words are as likely as frequent ones, so that most are outside K."""
     random = np.random.default_rng(1)
-    entries = Entries()
     for start in range(0, words - 4, 10000):
         sources = [b"src%d" % i for i in range(start, min(start + 10000, words - 4)) for _ in range(per_word)]
-        targets = [b"tgt%d" % i for i in random.integers(0, words - 4, len(sources))]
+        yield sources, [b"tgt%d" % i for i in random.integers(0, words - 4, len(sources))]
+
+
+def make_lexicon(path: Path, words: int, per_word: int) -> None:
+    random = np.random.default_rng(1)
+    entries = Entries()
+    for sources, targets in translations(words, per_word):
         entries.add(sources, targets, -random.random(len(sources)))
     Lexicon.of(entries, {"dictionaries": {}}).save(path)
 
@@ -100,14 +107,19 @@ class Run:
         self.sizes = {name: max(int(size * args.scale), 4) for name, size in SIZES[args.arch].items()}
         flags = {"--user-dir": ROOT / "lv_fairseq", "--task": task, "--arch": args.arch, "-s": "src", "-t": "tgt"}
         named = {f"--{name.replace('_', '-')}": value for name, value in {**self.sizes, **options}.items()}
-        flags = [str(x) for flag in {**flags, **named}.items() for x in flag] + JOINED.get(args.arch, [])
+        flags = [str(x) for flag in {**flags, **named}.items() for x in flag] + SWITCHES.get(args.arch, [])
         parser = options_of_fairseq.get_training_parser()
         self.cfg = convert_namespace_to_omegaconf(options_of_fairseq.parse_args_and_arch(parser, [str(data), *flags]))
         self.task = tasks.setup_task(self.cfg.task)
         self.model = self.task.build_model(self.cfg.model).eval() if like is None else like.model
-        limits = Namespace(beam=args.beam, min_len=args.length, max_len_b=args.length)
-        self.generator = self.task.build_generator([self.model], limits)
+        self.length = args.length
         self.seconds: List[float] = []  # for a word, of each batch
+        self.search(args.beam)
+
+    def search(self, beam: int) -> None:
+        """From now on with so many hypotheses of a sentence."""
+        limits = Namespace(beam=beam, min_len=self.length, max_len_b=self.length)
+        self.generator = self.task.build_generator([self.model], limits)
 
     def translate(self, sentences: List[List[str]]) -> List[List[int]]:
         """Sentences of one length to word numbers of the best hypotheses."""
@@ -159,7 +171,7 @@ def parse_args(argv: Optional[Sequence[str]]) -> Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, argument_default=argparse.SUPPRESS
     )
-    parser.add_argument("--arch", choices=SIZES, default="rnnsearch")
+    parser.add_argument("--arch", choices=DEFAULTS, default="rnnsearch")
     parser.add_argument("--words", type=int, help="of the large vocabulary")
     parser.add_argument("--frequent", type=int, help="K, and all words of the small vocabulary")
     parser.add_argument("--per-word", type=int, default=10, help="K' (default: 10)")

@@ -15,7 +15,6 @@ CTranslate2 lets its sentences share their lists.
 """
 
 import argparse
-import copy
 import logging
 import os
 import statistics
@@ -41,6 +40,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import small_released_model  # noqa: E402
+from side_by_side.ctranslate import convert, ctranslate2_at  # noqa: E402
 
 SOURCE, TARGET = "eng_Latn", "deu_Latn"
 PEERS = ROOT / ".venv-peers" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
@@ -128,39 +128,6 @@ class OfCTranslate2:
         return [result.hypotheses[0][1:] for result in found]
 
 
-def ctranslate2_at(folder: Path):
-    """The module, from an environment beside ours; None if it is not installed there."""
-    if not (folder / "ctranslate2").is_dir():
-        return None
-    sys.path.append(str(folder))  # after our own: only what we lack comes from there
-    import ctranslate2
-
-    return ctranslate2
-
-
-def convert(module, model, dictionary: Dictionary, vmap: Path, out: Path, quantization: Optional[str]):
-    """fairseq's network as CTranslate2's converter reads it."""
-    from ctranslate2.converters import fairseq as reading
-    from ctranslate2.specs import transformer_spec
-
-    model = copy.deepcopy(model).requires_grad_(False)  # quantisation changes the numbers where they are
-    layers = (len(model.encoder.layers), len(model.decoder.layers))
-    heads = model.encoder.layers[0].self_attn.num_heads
-    spec = transformer_spec.TransformerSpec.from_config(layers, heads, pre_norm=True)
-    reading.set_transformer_encoder(spec.encoder, model.encoder)
-    reading.set_transformer_decoder(spec.decoder, model.decoder)
-    words = ["<blank>" if word == "<pad>" else word for word in dictionary.symbols]
-    spec.register_source_vocabulary(words)
-    spec.register_target_vocabulary(words)
-    spec.config.decoder_start_token, spec.config.add_source_eos = spec.config.eos_token, True
-    spec.register_vocabulary_mapping(str(vmap))
-    spec.validate()
-    spec.optimize(quantization=quantization)
-    out.mkdir()
-    spec.save(str(out))
-    return module.Translator(str(out), compute_type=quantization or "float32", inter_threads=1, intra_threads=1)
-
-
 def all_words(folder: Path) -> Dictionary:
     """Of the checkpoint's rows: fairseq alone is given them by a file, since it does not know of NLLB's tags."""
     words = Dictionary.load(str(folder / "dictionary.txt"))
@@ -192,7 +159,8 @@ def of_ctranslate2(folder: Path, args: Namespace, model, dictionary: Dictionary)
     print(f"CTranslate2 {module.__version__}")
     found = {}
     for kind in ("float32", "int8")[: 1 if args.no_int8 else 2]:
-        opened = convert(module, model, dictionary, folder / "vmap", folder / kind, None if kind == "float32" else kind)
+        convert(model, dictionary, folder / "vmap", folder / kind, kind)
+        opened = module.Translator(str(folder / kind), compute_type=kind, inter_threads=1, intra_threads=1)
         found[f"CTranslate2 {kind}"] = OfCTranslate2(opened, False, args.length)
         found[f"CTranslate2 {kind}, vmap"] = OfCTranslate2(opened, True, args.length)
     return found

@@ -183,8 +183,9 @@ class ListedSearch:
         ends = lists.beyond_common(np.unique([word for word in named if word is not None]))
         never = [] if never is None else np.intersect1d(never.cpu().numpy(), union(others))
         known = np.union1d(ends, never).astype(np.int64)
-        heads = [np.where(np.isin(known, np.union1d(ends, words)), known, -1) for words in others]
-        others = [np.concatenate([head, np.setdiff1d(words, known)]) for head, words in zip(heads, others)]
+        if len(known):
+            heads = [np.where(np.isin(known, np.union1d(ends, words)), known, -1) for words in others]
+            others = [np.concatenate([head, np.setdiff1d(words, known)]) for head, words in zip(heads, others)]
         first = len(lists.common) if lists.prefix else lists.common
         return columns_of(first, others, self.pad, self.beam_size, device, one_list)
 
@@ -215,6 +216,8 @@ def set_all(values: Dict[object, Dict]) -> None:
 
 def column_of(columns: Columns, word: int) -> int:
     """The column of a word that has the same one in every sentence."""
+    if columns.shared_words is None and word < columns.count:
+        return word
     numbers = WordNumbers(columns.others.new_tensor([[word]]))
     return int(columns.of_sentence(0).of_words(numbers)[0, 0])
 
