@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 from fairseq.data import Dictionary, LanguagePairDataset, data_utils
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from small_corpus import TAU, configure, train_iterator, write_corpus
 
@@ -54,6 +54,7 @@ def best_of_all_cuts(lengths, tokens, limits) -> float:
 
 
 @given(PAIRS, LIMITS)
+@example([(7, 8), (3, 3), (5, 7), (3, 9), (11, 7), (5, 11)], Limits(None, 3))  # best sorted by the difference
 def test_sentences_are_shared_out_as_by_trying_all_cuts(lengths, limits):
     tokens = [max(pair) for pair in lengths]
     parts, total = shared_out(np.array(lengths), np.array(tokens), limits)
