@@ -2,6 +2,7 @@
 
     python benchmarks/bench.py --source text.en --target text.de        # any tokenised parallel text
     python benchmarks/bench.py --quick --only updates decoding          # some sections only
+    python benchmarks/bench.py --more training_runs:--source=train.en   # flags of a section: its own texts
 
 Sections, one after the other, each a process of its own: an update (updates) and whole trainings (training_runs), a
 decoded word (decoding), the first sentence from a cold start (start), aligning and partitioning (lexicon). What they
@@ -83,7 +84,7 @@ def measure(section: str, args: argparse.Namespace) -> List[Row]:
     if not (args.keep and out.exists()):
         out.unlink(missing_ok=True)
         flags = ["--out", out.resolve(), *(["--quick"] if args.quick else [])]
-        if args.source is not None:
+        if args.source is not None and section != "training_runs":  # which has test texts too: --more names them
             flags += ["--source", args.source.resolve(), "--target", args.target.resolve()]
         flags += [more.partition(":")[2] for more in args.more if more.startswith(f"{section}:")]
         command = [sys.executable, "-m", f"side_by_side.{section}", *map(str, flags)]
