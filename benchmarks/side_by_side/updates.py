@@ -39,6 +39,7 @@ from side_by_side.ways import SCORES, CrossEntropyRun, GatheredRun, LinearCrossE
 WORDS, QUICK_WORDS = [15_000, 50_000, 150_000, 500_000, 1_000_000], [15_000, 150_000]
 PAIRS, QUICK_PAIRS = 40_000, 10_000
 GB = 1 << 30
+PRODUCTS = "its matrix products alone"
 OTHERWISE = 1.0  # GB of a process besides what grows with the words
 FEW, SHORT = 8, 0.3  # sentences of a first update; seconds that it takes if a whole one may follow before turns count
 
@@ -79,7 +80,7 @@ def ways(args: argparse.Namespace) -> List[Way]:
     return [
         Way(f"lv_fairseq, tau {args.tau:,}", with_pages, 1.5, ours=True, draws=True),
         Way(f"a vocabulary of {args.tau:,} words", lambda data, args: Run(data, args, *OWN), floor=True),
-        Way("its matrix products alone", partial(with_pages, run=ProductsRun), 1.5, draws=True),
+        Way(PRODUCTS, partial(with_pages, run=ProductsRun), 1.5, draws=True),
         Way("gathered rows, SparseAdam", GatheredRun, 1.5, peer=True),
         Way(
             "fairseq, adaptive_loss",
@@ -156,35 +157,34 @@ def measure(data: Dict[bool, Path], args: argparse.Namespace) -> Iterator[Row]:
     fitting = [way for way in others if way.gigabytes(args) <= room]
     beside: List[Measured] = []
     found: Dict[str, Measured] = {}
+    row = Row(system=ours.name, ours=True, **here)
     for group in groups(fitting, args, room):
         first, *rest = take_turns([ours, *group], data, args)
         beside.append(first)
         found.update({way.name: one for way, one in zip(group, rest)})
-    yield our_row(ours, beside, found, here)
+        fill(row, beside, found)  # again, if it was handed over already
+        if len(beside) == 1:
+            yield row
+        for way, one in zip(group, rest):
+            more = {} if way.draws else one.more
+            yield Row(system=way.name, peer=way.peer, turns=one.seconds, more=more, note=note(way, one, args), **here)
     for way in others:
-        one = found.get(way.name)
-        row = Row(system=way.name, peer=way.peer, **here)
-        if one is None:
-            row.note = too_large(way, args)
-        else:
-            row.turns, row.more = one.seconds, {} if way.draws else one.more
-            row.note = note(way, one, args)
-        yield row
+        if way not in fitting:
+            yield Row(system=way.name, peer=way.peer, note=too_large(way, args), **here)
 
 
-def our_row(ours: Way, beside: List[Measured], found: Dict[str, Measured], here: Dict[str, str]) -> Row:
-    """Of all groups the median of each turn."""
+def fill(row: Row, beside: List[Measured], found: Dict[str, Measured]) -> None:
+    """Our row, from what is measured so far: of all groups the median of each turn."""
     swap = statistics.median(one.swap for one in beside)
     most = max(len(one.seconds) for one in beside)
-    turns = [
+    row.turns = [
         swap + statistics.median(one.seconds[turn] for one in beside if turn < len(one.seconds)) for turn in range(most)
     ]
-    bare = [way.seconds for name, way in found.items() if name == "its matrix products alone"]
-    notes = [f"{100 * swap / statistics.median(turns):.2f} % is swaps"]
-    if bare:
-        share = statistics.median(1 - its / mine for mine, its in zip(turns, bare[0]))
-        notes.insert(0, f"{100 * share:.0f} % of the time is not matrix products")
-    return Row(system=ours.name, ours=True, turns=turns, more=beside[0].more, note=", ".join(notes), **here)
+    row.more = beside[0].more
+    row.note = f"{100 * swap / statistics.median(row.turns):.2f} % is swaps"
+    if PRODUCTS in found:
+        share = statistics.median(1 - its / mine for mine, its in zip(row.turns, found[PRODUCTS].seconds))
+        row.note = f"{100 * share:.0f} % of the time is not matrix products, {row.note}"
 
 
 def note(way: Way, one: Measured, args: argparse.Namespace) -> str:
@@ -247,7 +247,8 @@ def main(argv: Optional[List[str]] = None) -> None:
         for arch, size in itertools.product(args.archs, args.words):
             here = argparse.Namespace(**{**vars(args), "arch": arch, "size": size})
             data = {floor: binarise(here, args.tau if floor else size, folder / str(floor)) for floor in (True, False)}
-            rows.add(*measure(data, here))
+            for row in measure(data, here):
+                rows.add(row)
             for floor in data:
                 shutil.rmtree(folder / str(floor))
 
