@@ -40,7 +40,7 @@ from side_by_side.rows import Row, Rows
 from side_by_side.systems import System, Took
 
 FULL = dict(batch=[1, 8, 32], beam=[1, 5, 12], threads=[1, 2], large=500_000, joined=256_000, seconds=10.0)
-QUICK = dict(batch=[1, 8], beam=[5], threads=[1], large=0, joined=64_000, seconds=4.0)
+QUICK = dict(batch=[1, 8], beam=[5], threads=[1], large=0, joined=32_000, seconds=2.0)
 LEAST_TURNS = 2
 
 
@@ -62,7 +62,7 @@ def parse_args(argv: Optional[Sequence[str]]) -> Namespace:
     add("--per-word", type=int, default=10, help="K' (10)")
     add("--large", type=int, help="words of rnnsearch beside a small model; 0: none (500000, with --quick 0)")
     add("--large-frequent", type=int, default=15_000, help="K, and all words of the small model (15000)")
-    add("--joined", type=int, help="words of the transformer (256000, with --quick 64000)")
+    add("--joined", type=int, help="words of the transformer (256000, with --quick 32000)")
     add("--scale", type=float, default=1.0, help="of the sizes: 620 and 1000 of rnnsearch, 512 and 2048 (1)")
     add("--layers", type=int, default=6, help="of the transformer's encoder and decoder (6)")
     add("--heads", type=int, default=8, help="of its attention (8)")
@@ -73,7 +73,7 @@ def parse_args(argv: Optional[Sequence[str]]) -> Namespace:
     add("--sentences", type=int, default=100, help="different ones (100)")
     add("--singles", type=int, default=4, help="sentences a turn where they are translated one by one (4)")
     add("--most", type=int, default=12_000_000, help="hypotheses times words of a step (12000000)")
-    add("--seconds", type=float, help=f"after which a setting has no third turn (10, with --quick {QUICK['seconds']})")
+    add("--seconds", type=float, help="after which a setting has no third turn (10, with --quick 2)")
     add("--peers", type=Path, default=contract.PEERS, metavar="DIR", help="their environment (.venv-peers)")
     args = contract.parse(parser, argv)
     for name, value in (QUICK if args.quick else FULL).items():
