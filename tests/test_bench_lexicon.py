@@ -31,5 +31,7 @@ def test_aligners_and_partitions_hand_over_their_rows(tmp_path, given):
         assert sum(row.ours for row in group) == 1 and all(row.unit == "s a million tokens" for row in group)
     assert all("40 " in setting for _, setting in settings)
     peers = [row for row in rows if row.system == "fast_align"]
-    assert len(peers) == 2 and all(bool(row.turns) == bool(shutil.which("fast_align")) for row in peers)
+    assert len(peers) == 2 == sum(row.system == "eflomal" for row in rows) and all(
+        bool(row.turns) == bool(shutil.which("fast_align")) for row in peers
+    )
     assert list(tmp_path.glob("rows.json*")) == [tmp_path / "rows.json"]

@@ -3,32 +3,33 @@ partitions; each beside a bare minimum, reading the same once.
 
     python -m side_by_side.lexicon --source text.en --target text.de
 
-An aligner aligns in one direction, in five passes, and writes its whole table. Tokens are those of both sides for an
-aligner, those of the target side for partitions.
+An aligner aligns in one direction, in five passes, and writes its whole table; eflomal can only align in both. Tokens
+are those of both sides for an aligner, those of the target side for partitions.
 """
 
 import argparse
 import itertools
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from lv_fairseq.alignment import align, find_aligner, write_corpus
-from lv_fairseq.alignment.program import built_in
+from lv_fairseq.alignment import Aligner, align, find_aligner, write_corpus
+from lv_fairseq.alignment.program import built_in, eflomal
+from lv_fairseq.errors import UserError
 from lv_fairseq.partitions import Sentences, partition
 from side_by_side.rows import Row, Rows, parse, section_parser
 
 DEMO = Path(__file__).resolve().parents[2] / "scripts" / "demo_corpus.py"
 FULL_PAIRS, QUICK_PAIRS = 100_000, 5_000
 TAU, SPECIALS, END = 15_000, range(4), 2  # special symbols as in fairseq's dictionaries
-UNIT = "s a million tokens"
+UNIT, OURS = "s a million tokens", "lv_fairseq, built-in aligner"
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -69,28 +70,37 @@ def aligners(args: argparse.Namespace, rows: Rows, sides: Tuple[Path, Path], fol
     corpus, table = folder / "corpus", folder / "table"
     counts = write_corpus(*sides, corpus, skip_bad_lines=True)
     million = (counts.source_tokens + counts.target_tokens) / 1e6
-    run = lambda aligner, threads: lambda: align(aligner, corpus, table, folder, threads=threads)
+    known, absent = peers()
     systems: Dict[Tuple[str, str], Callable[[], object]] = {}  # (setting, system): what it does
-    found = shutil.which("fast_align")
     for threads in (1, 2):
         setting = f"{counts.pairs:,} pairs, {threads} thread{'s' * (threads > 1)}"
-        systems[setting, "lv_fairseq, built-in aligner"] = run(built_in(), threads)
-        if found:
-            systems[setting, "fast_align"] = run(find_aligner(found), threads)
+        for system, aligner in {OURS: built_in(), **known}.items():
+            method = "intersection" if aligner.links_only else "none"
+            systems[setting, system] = partial(align, aligner, corpus, table, folder, method, threads=threads)
         if threads == 1:
-            systems[setting, "bare minimum: lines read and split"] = lambda: read_and_split(corpus)
+            systems[setting, "bare minimum: lines read and split"] = partial(read_and_split, corpus)
     times = in_turns(systems, args.turns, million)
-    for setting, system in systems:
-        rows.add(aligner_row(setting, system, times[setting, system]))
-        if not found and "built-in" in system:
-            absent = aligner_row(setting, "fast_align", [])
-            absent.note = "absent: not on the PATH"
-            rows.add(absent)
+    for setting in dict.fromkeys(setting for setting, _ in systems):
+        for system in [system for other, system in systems if other == setting]:
+            note = "both directions, links symmetrised" if system == "eflomal" else ""
+            rows.add(aligner_row(setting, system, times[setting, system], note))
+        rows.add(*(aligner_row(setting, system, [], f"absent: {why}") for system, why in absent.items()))
 
 
-def aligner_row(setting: str, system: str, turns: List[float]) -> Row:
-    ours, peer = "built-in" in system, system == "fast_align"
-    return Row("aligning words", setting, system, UNIT, turns, ours=ours, peer=peer)
+def peers() -> Tuple[Dict[str, Aligner], Dict[str, str]]:
+    """Those that are here; of others, why they are not."""
+    known, absent = {}, {}
+    for name, find in {"fast_align": partial(find_aligner, None, "fast_align"), "eflomal": eflomal}.items():
+        try:
+            known[name] = find()
+        except UserError as error:
+            absent[name] = "not on the PATH" if name == "fast_align" else str(error).partition(":")[0]
+    return known, absent
+
+
+def aligner_row(setting: str, system: str, turns: List[float], note: str = "") -> Row:
+    peer = system in ("fast_align", "eflomal")
+    return Row("aligning words", setting, system, UNIT, turns, ours=system == OURS, peer=peer, note=note)
 
 
 def read_and_split(corpus: Path) -> int:
