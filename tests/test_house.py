@@ -101,7 +101,7 @@ def imports(path: Path) -> set[str]:
 
 def test_the_built_in_aligner_needs_numpy_only():
     known = set().union(*(imports(path) for path in sources(str(BY_PATH.relative_to(ROOT)))))
-    assert {name.split(".")[0] for name in known} - sys.stdlib_module_names == {"numpy", "builtin"}
+    assert {name.split(".")[0] for name in known} - sys.stdlib_module_names == {"numpy"}
 
 
 @pytest.fixture(scope="module")
