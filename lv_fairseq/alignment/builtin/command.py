@@ -9,6 +9,7 @@ import getopt
 import os
 import signal
 import sys
+import tempfile
 from typing import Dict, List, NoReturn
 
 from .dots import Dots, tell
@@ -147,4 +148,6 @@ def start(path: str, reverse: bool, settings: Settings) -> Model:
 
 
 def folder_of(path: str) -> str:
-    return os.path.dirname(os.path.abspath(path))
+    """For the file of links: that of the corpus, if we may write there."""
+    folder = os.path.dirname(os.path.abspath(path))
+    return folder if os.access(folder, os.W_OK) else tempfile.gettempdir()
