@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import BinaryIO, Callable, Iterator, List, Optional, Sequence, Set, Union
+from typing import BinaryIO, Callable, Dict, Iterator, List, Optional, Sequence, Set, Union
 
 from lv_fairseq.errors import UserError
 
@@ -34,6 +34,7 @@ def run(
     threads: int = 1,
     stdout: Union[int, BinaryIO] = subprocess.DEVNULL,
     read: Optional[Callable[[str], None]] = None,
+    environment: Optional[Dict[str, str]] = None,
 ) -> None:
     """Returns when the program has ended well; else a UserError with its last words.
 
@@ -42,10 +43,11 @@ def run(
         threads: that OpenMP may use
         stdout: a file, or what ``subprocess`` has for it
         read: is given what the program prints to stderr, piece by piece
+        environment: variables that it has beside ours
     """
     try:
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-        child = start(command, stdout=stdout, stderr=subprocess.PIPE, env=environment)
+        variables = {**os.environ, "OMP_NUM_THREADS": str(threads), **(environment or {})}
+        child = start(command, stdout=stdout, stderr=subprocess.PIPE, env=variables)
     except OSError as error:
         raise UserError(f"{name} cannot be executed: {error.strerror}") from None
     last = collections.deque(maxlen=LAST_LINES)

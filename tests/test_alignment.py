@@ -1,6 +1,5 @@
 """The aligner runs in a subprocess: what it is given, what it writes, how it is found, and how it ends."""
 
-import importlib.metadata
 import math
 import multiprocessing
 import os
@@ -20,7 +19,7 @@ from hypothesis import strategies as st
 from lv_fairseq import processes
 from lv_fairseq.alignment import align, find_aligner, write_corpus
 from lv_fairseq.alignment.program import BUILT_IN, table_flag
-from lv_fairseq.alignment.progress import Progress
+from lv_fairseq.alignment.progress import EflomalProgress, Progress
 from lv_fairseq.errors import UserError
 
 REAL = shutil.which("fast_align")
@@ -163,7 +162,7 @@ def test_a_full_disk_while_the_corpus_is_written(tmp_path):
 def test_the_order_in_which_an_aligner_is_looked_for(tmp_path, monkeypatch, no_fast_align):
     aligner = find_aligner(None)
     assert aligner.command == [sys.executable, str(BUILT_IN)]
-    assert aligner.name == f"built-in (sil-thot {importlib.metadata.version('sil-thot')})"
+    assert aligner.name == f"built-in (numpy {np.__version__})"
 
     on_path, named, given_one = (stand_in(tmp_path / name / "fast_align") for name in ("path", "env", "given"))
     monkeypatch.setenv("PATH", f"{on_path.parent}{os.pathsep}{os.environ['PATH']}")
@@ -489,3 +488,20 @@ def test_progress_is_the_same_however_the_pipe_cuts_it(cuts):
             assert told[-1][1] == f"fast_align forward, {what}"
     shares = [share for share, _ in told]
     assert shares == sorted(shares)
+
+
+EFLOMAL = "Vocabulary sizes are 3 (source), 4 (target)\n" + "".join(
+    f"Aligning with model {i} (22 iterations)\n" * 2 + "Done: 0.1 s\n" * 2 for i in (1, 2, 3)
+)
+
+
+@given(st.lists(st.integers(0, len(EFLOMAL)), max_size=30))
+def test_progress_of_eflomal_is_the_same_however_the_pipe_cuts_it(cuts):
+    told, whole = [], []
+    progress = EflomalProgress(lambda *x: told.append(x))
+    for begin, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(EFLOMAL)]):
+        progress.read(EFLOMAL[begin:end])
+    EflomalProgress(lambda *x: whole.append(x)).read(EFLOMAL)
+    assert told == whole and [share for share, _ in told] == sorted(share for share, _ in told)
+    assert told[0] == (0, "eflomal, model 1 of 3") and told[-1][1] == "eflomal, model 3 of 3"
+    assert told[-1][0] == pytest.approx(1)

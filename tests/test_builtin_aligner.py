@@ -1,13 +1,26 @@
-"""The built-in aligner as a program: fast_align's command line, alignments, tables and errors."""
+"""The built-in aligner as a program: fast_align's model, command line, alignments, tables and errors."""
 
+import math
 import os
+import random
 import resource
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from aligned_text import known_corpus, needs_full, read_table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slow_aligner import NULL, SlowAligner
 
+from lv_fairseq.alignment.builtin import entries as entries_of
+from lv_fairseq.alignment.builtin.diagonal import Tension, feature, prior
+from lv_fairseq.alignment.builtin.entries import chunks_of, find_entries
+from lv_fairseq.alignment.builtin.model import Model, Settings
+from lv_fairseq.alignment.builtin.shelf import Shelf
+from lv_fairseq.alignment.builtin.text import read
+from lv_fairseq.alignment.builtin.translation import digamma
 from lv_fairseq.alignment.program import BUILT_IN, table_flag
 
 
@@ -106,7 +119,7 @@ def test_the_threshold_is_a_power_of_the_best_probability(tmp_path):
     assert tables["-4"] != tables["-2"] != tables["-1000000"]
 
 
-def test_words_that_the_library_keeps_for_itself(tmp_path):
+def test_words_that_other_programs_keep_for_themselves(tmp_path):
     (tmp_path / "corpus").write_text("NULL a ||| UNKNOWN_WORD x\na ||| x\nUNKNOWN_WORD ||| <UNUSED_WORD>\n" * 30)
     result = built_in("-i", tmp_path / "corpus", "-d", "-o", "-v", "-t", "-1000000", "-p", tmp_path / "table")
     assert result.returncode == 0, result.stderr
@@ -122,3 +135,153 @@ def test_a_sentence_too_long_for_the_built_in_aligner(tmp_path):
     assert result.returncode == 0 and b"1 pairs with more than 1024 words" in result.stderr
     lines = result.stdout.split(b"\n")
     assert len(lines) == 22 and lines[20] == b""  # a line all the same
+
+
+# --- the model, against one that is computed word by word ---
+
+
+def random_pairs(seed: int, pairs: int = 40):
+    chance = random.Random(seed)
+    words = lambda letter: [f"{letter}{chance.randrange(12)}" for _ in range(chance.randint(1, 7))]
+    return [(words("s"), words("t")) for _ in range(pairs)]
+
+
+def write_pairs(path, pairs) -> None:
+    path.write_text("".join(f"{' '.join(one)} ||| {' '.join(other)}\n" for one, other in pairs))
+
+
+def nothing(done) -> None:
+    pass
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.01])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("chunk, memory, threads", [(1 << 18, 1 << 28, 1), (60, 0, 1), (60, 500, 3)])
+def test_tables_tension_and_alignments_are_those_of_the_slow_model(
+    tmp_path, monkeypatch, alpha, reverse, chunk, memory, threads
+):
+    monkeypatch.setattr(entries_of, "CHUNK", chunk)
+    monkeypatch.setattr(entries_of, "BUFFER", 50)
+    monkeypatch.setattr(entries_of, "Shelf", lambda folder: Shelf(folder, memory))
+    pairs = random_pairs(5)
+    write_pairs(tmp_path / "corpus", pairs)
+    pairs = [pair[::-1] if reverse else pair for pair in pairs]
+    slow = SlowAligner(pairs, 4, 0.2, alpha)
+    text = read(str(tmp_path / "corpus"), reverse, nothing)
+    entries = find_entries(text, str(tmp_path), threads, nothing)
+    assert (len(entries.chunks) > 5) == (chunk == 60) and (entries.shelf.file is not None) == (memory < 1000)
+    model = Model(text, entries, Settings(0.2, alpha), threads)
+    for _ in range(3):
+        model.learn(nothing)
+    assert model.tension == pytest.approx(slow.tension, rel=1e-4)
+    assert slow.tension not in (0.1, 4.0, 14.0)
+
+    given_words, words = ([word.decode() for word in side.words] for side in (text.given, text.predicted))
+    log_t = np.concatenate([block for _, block in model.log_t()])
+    fast = {(NULL, word): p for word, p in zip(words, model.null_log_t())}
+    for s, (begin, end) in enumerate(zip(entries.starts, entries.starts[1:])):
+        fast.update({(given_words[s], words[entries.predicted[k]]): log_t[k] for k in range(begin, end)})
+    assert set(fast) == set(slow.t) and min(slow.t.values()) > 0
+    assert max(abs(p - math.log(slow.t[pair])) for pair, p in fast.items()) < 0.01
+    assert np.mean([abs(p - math.log(slow.t[pair])) for pair, p in fast.items()]) < 1e-4
+
+    positions, at = model.align(nothing), 0
+    for number in text.order:
+        one, other = pairs[number]
+        for j in range(1, len(other) + 1):
+            joint = slow.joint(one, other, j)
+            assert joint[positions[at]] >= 0.999 * max(joint)  # of equal ones any
+            at += 1
+    assert at == len(positions)
+
+
+def test_the_program_writes_what_the_slow_model_says(tmp_path):
+    pairs = random_pairs(6)
+    write_pairs(tmp_path / "corpus", pairs)
+    for flags, alpha, p_null, reverse in [
+        (["-v"], 0.01, 0.08, False),
+        (["-r", "-q", 0.3], 0.0, 0.3, True),
+    ]:
+        slow = SlowAligner([pair[::-1] if reverse else pair for pair in pairs], 3, p_null, alpha)
+        flags = ("-i", tmp_path / "corpus", "-d", "-o", "-I", 3, "-t", -1000000, "-p", tmp_path / "table", *flags)
+        result = built_in(*flags)
+        assert result.returncode == 0, result.stderr
+        table = read_table(tmp_path / "table")
+        assert {(s, t) for s, rows in table.items() for _, t in rows} == set(slow.t)
+        for source, rows in table.items():
+            for log_p, word in rows:
+                assert log_p == pytest.approx(math.log(slow.t[source, word]), abs=0.01)
+        for (source, target), line in zip(pairs, result.stdout.decode().splitlines()):
+            links = [tuple(map(int, link.split("-"))) for link in line.split()]
+            from_ = {j: i for j, i in links} if reverse else {j: i for i, j in links}
+            one, other = (target, source) if reverse else (source, target)
+            assert len(from_) == len(links)
+            for j in range(len(other)):
+                joint = slow.joint(one, other, j + 1)
+                assert joint[from_.get(j, -1) + 1] >= 0.999 * max(joint)
+
+
+def test_nothing_depends_on_the_number_of_threads(tmp_path):
+    known_corpus(tmp_path, 3000)
+    results = set()
+    for threads in (1, 2, 5):
+        flags = ("-i", tmp_path / "corpus", "-d", "-o", "-v", "-p", tmp_path / "table", "-t", -1000000)
+        result = built_in(*flags, env={**os.environ, "OMP_NUM_THREADS": str(threads)})
+        assert result.returncode == 0, result.stderr
+        results.add((result.stdout, (tmp_path / "table").read_bytes()))
+    assert len(results) == 1
+
+
+def test_the_prior_is_a_probability_and_the_closed_form_is_its_sum():
+    shapes = {(1, 1): 3, (4, 7): 2, (7, 4): 1, (5, 5): 4, (200, 1000): 1}
+    for tension in (0.1, 4.0, 14.0):
+        expected = []
+        for j, i in sorted(shapes):
+            weights = prior(j, i, tension)
+            assert weights.sum(axis=1) == pytest.approx(1)
+            expected += (weights * feature(np.arange(1, j + 1), j, i)).sum(axis=1).tolist()
+        assert Tension(shapes).expected(tension) == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_digamma_has_its_known_values():
+    gamma = 0.57721566490153286
+    known = {1: -gamma, 0.5: -gamma - 2 * math.log(2), 2: 1 - gamma, 0.25: -gamma - math.pi / 2 - 3 * math.log(2)}
+    assert digamma(np.array(list(known))) == pytest.approx(list(known.values()), rel=1e-10)
+    assert digamma(np.array([1e7])) == pytest.approx(math.log(1e7) - 0.5e-7, rel=1e-14)
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=30), st.integers(1, 80))
+@settings(deadline=None)
+def test_chunks_hold_each_pair_once(tmp_path_factory, lengths, most):
+    path = tmp_path_factory.mktemp("chunks") / "corpus"
+    write_pairs(path, [(["a"] * i, ["b"] * j) for i, j in lengths])
+    chunks = list(chunks_of(read(str(path), False, nothing), most))
+    assert sorted((i, j) for c in chunks for n, j, i in c.runs for _ in range(n)) == sorted(lengths)
+    for chunk in chunks:
+        assert sum(n * j * i for n, j, i in chunk.runs) <= most or chunk.pairs == 1
+        assert sum(n for n, _, _ in chunk.runs) == chunk.pairs
+    assert [c.tokens.start for c in chunks[1:]] == [c.tokens.stop for c in chunks[:-1]]
+    assert chunks[-1].tokens.stop == sum(j for _, j in lengths) and chunks[-1].given.stop == sum(i for i, _ in lengths)
+
+
+def test_progress_inside_an_iteration(tmp_path):
+    (tmp_path / "corpus").write_text("a b ||| x y\n" * 60_500)
+    result = built_in("-i", tmp_path / "corpus", "-d", "-o", "-v", "-I", 2)
+    passes = [part.splitlines() for part in result.stderr.decode().split("ITERATION")]
+    assert len(passes) == 3
+    for lines in passes:
+        assert lines[1] == "." * 50 + " [50000]" and lines[2] == "." * 10
+
+
+@needs_full
+def test_a_disk_that_is_full_for_what_is_kept_of_links(tmp_path):
+    shelf = Shelf(str(tmp_path), 0)
+    first, second = np.arange(1000), np.arange(7, dtype=np.uint16)
+    numbers = shelf.put(first), shelf.put(second)
+    assert (shelf.get(numbers[0]) == first).all() and (shelf.get(numbers[1]) == second).all()
+    shelf.replace(numbers[0], first.astype(np.uint32)[::-1])
+    assert (shelf.get(numbers[0]) == first[::-1]).all() and (shelf.get(numbers[1]) == second).all()
+    assert list(tmp_path.iterdir()) == []  # the file has no name
+    shelf.file.close()
+    with open("/dev/full", "r+b", buffering=0) as shelf.file, pytest.raises(OSError, match="No space left"):
+        shelf.put(first)

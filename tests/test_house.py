@@ -3,6 +3,7 @@
 import ast
 import re
 import runpy
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from conftest import ROOT
 
 PACKAGE = ROOT / "lv_fairseq"
+BY_PATH = PACKAGE / "alignment" / "builtin"  # a program of its own, whose files import each other by relative names
 
 # From the ground up: a room, and those before it that it may import. So no import goes round in a circle.
 MAY_IMPORT = {
@@ -89,10 +91,18 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path} imports by a relative name"
+            assert not node.level or path.parent == BY_PATH, f"{path} imports by a relative name"
+            if node.level:
+                assert (BY_PATH / f"{node.module}.py").exists(), f"{path} imports what is not beside it"
+                continue
             rooms = [f"{node.module}.{alias.name}" for alias in node.names]
             found.update(rooms if node.module == "lv_fairseq" else [node.module])
     return set(map(room_of, found))
+
+
+def test_the_built_in_aligner_needs_numpy_only():
+    known = set().union(*(imports(path) for path in sources(str(BY_PATH.relative_to(ROOT)))))
+    assert {name.split(".")[0] for name in known} - sys.stdlib_module_names == {"numpy"}
 
 
 @pytest.fixture(scope="module")

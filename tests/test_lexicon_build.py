@@ -1,6 +1,7 @@
 """lv-lexicon build: from a text through an aligner to a lexicon."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -144,7 +145,7 @@ def test_stopping_a_build_stops_the_aligner_and_leaves_nothing(parallel, tmp_pat
 @pytest.mark.parametrize(
     "flags, threads", [([], os.cpu_count()), (["--symmetrize", "intersection"], 1), (["--threads", "3"], 3)]
 )
-def test_symmetrised_alignments_do_not_depend_on_threads(parallel, tmp_path, flags, threads, capsys):
+def test_symmetrised_alignments_of_fast_align_do_not_depend_on_threads(parallel, tmp_path, flags, threads, capsys):
     path = program(tmp_path, "").with_name("records")  # OpenMP's sums differ in their last bits from run to run
     body = f"open({str(tmp_path / 'threads')!r}, 'w').write(os.environ['OMP_NUM_THREADS']); sys.exit(1)"
     path.write_text((tmp_path / "aligner").read_text().split("table =")[0] + body)
@@ -167,3 +168,65 @@ def test_nothing_is_lost_by_a_name_that_is_given_twice_or_by_a_special_file(para
     (tmp_path / "link").symlink_to(tmp_path / "real")
     run("lv-lexicon", "convert", tmp_path / "table", "--out", tmp_path / "link")
     assert (tmp_path / "link").is_symlink() and Lexicon.load(tmp_path / "real").best("a") == "b"
+
+
+def test_an_aligner_is_chosen_by_its_name(parallel, tmp_path, monkeypatch):
+    build(parallel, tmp_path / "lexicon", "--aligner", "builtin", "--symmetrize", "intersection", "--iterations", 2)
+    assert Lexicon.load(tmp_path / "lexicon").about["aligner"].startswith("built-in")
+    files = ["--source", str(parallel / "src"), "--target", str(parallel / "tgt"), "--out", str(tmp_path / "other")]
+    monkeypatch.delenv("FAST_ALIGN", raising=False)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))  # nothing is beside it
+    for flags, words in [
+        (["--aligner", "fast_align"], "fast_align is not on the PATH"),
+        (["--aligner", "eflomal"], r"pip install 'lv_fairseq\[eflomal\]'"),
+        (["--aligner", "builtin", "--fast-align", "x"], "name one of them"),
+    ]:
+        with pytest.raises(SystemExit, match=words):
+            main(["build", *files, *flags])
+    assert not (tmp_path / "other").exists()
+
+
+def eflomal(folder, body: str):
+    """A program that has eflomal's flags; ``body`` is what it does with them."""
+    path = folder / "eflomal-align"
+    flags = "flag = lambda name: sys.argv[sys.argv.index(name) + 1]\n"
+    path.write_text(f"{PYTHON}import os, sys, tempfile\n{flags}{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_eflomals_links_become_shares(parallel, tmp_path, monkeypatch, capsys):
+    (tmp_path / "bin").mkdir()
+    said = "".join(f"Aligning with model {i} (9 iterations)\nDone: 1 s\n" * 2 for i in (1, 2, 3))
+    body = f"""sys.stderr.write({said!r})
+assert os.path.dirname(tempfile.mkstemp()[1]) == os.path.dirname(flag('-i'))  # is removed with the corpus
+for name in ('-f', '-r'):
+    with open(flag(name), 'w') as out:
+        for line in open(flag('-i')):
+            source, target = (len(side.split()) for side in line.split(' ||| '))
+            out.write(' '.join(f'{{i}}-{{i}}' for i in range(min(source, target))) + chr(10))"""
+    eflomal(tmp_path / "bin", body)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python"))
+    files = ["--source", str(parallel / "src"), "--target", str(parallel / "tgt"), "--out", str(tmp_path / "lexicon")]
+    main(["build", *files, "--aligner", "eflomal"])
+    lexicon = Lexicon.load(tmp_path / "lexicon")
+    assert lexicon.about["symmetrize"] == "grow-diag-final-and" and lexicon.about["aligner"].startswith("eflomal (")
+    assert all(lexicon.best(f"s{i}") == f"t{i}" for i in range(60))
+    with pytest.raises(SystemExit, match="links and no probabilities: take --symmetrize"):
+        main(["build", *files, "--aligner", "eflomal", "--symmetrize", "none"])
+    eflomal(tmp_path / "bin", "sys.exit('sentence too long')")
+    with pytest.raises(SystemExit, match="sentence too long"):
+        main(["build", *files, "--aligner", "eflomal"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "lexicon"]
+
+
+@pytest.mark.skipif(
+    not (BIN / "eflomal-align").exists() and not shutil.which("eflomal-align"), reason="no eflomal here"
+)
+def test_eflomal_finds_the_right_translations(parallel, tmp_path):
+    build(parallel, tmp_path / "lexicon", "--aligner", "eflomal", "--symmetrize", "intersection")
+    lexicon = Lexicon.load(tmp_path / "lexicon")
+    assert sum(lexicon.best(f"s{i}") == f"t{i}" for i in range(60)) >= 58
+    assert list(tmp_path.iterdir()) == [tmp_path / "lexicon"]

@@ -1,4 +1,4 @@
-"""How far fast_align is, from what it prints to stderr."""
+"""How far an aligner is, from what it prints to stderr."""
 
 import re
 from typing import Callable
@@ -47,3 +47,33 @@ class Progress:
 
 def leading_dots(line: str) -> int:
     return len(line) - len(line.lstrip("."))
+
+
+class EflomalProgress:
+    """Reads eflomal's stderr piece by piece. In each of two directions, at the same time or one after the other, it
+    runs three models, and says when one of them begins and when it has ended.
+
+    Args:
+        report: is told which fraction is done, and what is going on
+    """
+
+    SHARES = {"1": 0.15, "2": 0.2, "3": 0.65}  # of the time that a direction takes, about
+
+    def __init__(self, report: Callable[[float, str], None]):
+        self.report, self.line = report, ""
+        self.begun = []  # models, of both directions
+        self.ended = 0  # how many of them have ended
+
+    def read(self, text: str) -> None:
+        *lines, self.line = (self.line + text).split("\n")
+        for line in lines:
+            begins = re.match(r"Aligning with model ([123]) ", line)
+            if begins:
+                self.begun.append(begins.group(1))
+            elif line.startswith("Done"):
+                self.ended += 1
+            else:
+                continue
+            # of the models that have begun, those that were first have ended
+            done = sum(self.SHARES[model] for model in sorted(self.begun)[: self.ended]) / 2
+            self.report(min(1.0, done), f"eflomal, model {max(self.begun, default='1')} of 3")

@@ -9,7 +9,7 @@ from typing import BinaryIO, Callable, Optional, Union
 
 from lv_fairseq.alignment.links import write_table
 from lv_fairseq.alignment.program import WIDE, Aligner
-from lv_fairseq.alignment.progress import Progress
+from lv_fairseq.alignment.progress import EflomalProgress, Progress
 from lv_fairseq.alignment.symmetrize import grow_diag_final_and, intersection
 from lv_fairseq.errors import UserError
 from lv_fairseq.processes import run
@@ -34,19 +34,23 @@ def align(
     """Write the table: rows ``source TAB target TAB ln p(target | source)``, those of a source word together.
 
     Without symmetrisation, p is the aligner's own, and rows of the empty word have the source ``<eps>``. With it, the
-    aligner runs in both directions and p is the share of the target word among all links of the source word.
+    aligner runs in both directions and p is the share of the target word among all links of the source word. eflomal
+    gives links only, so that it needs symmetrisation.
 
     Args:
         corpus: what ``write_corpus`` has written
         table: is written, by the aligner itself if not symmetrised
         folder: for the alignments of both directions while they are needed
         symmetrize: one of ``SYMMETRIZATIONS``
-        iterations: passes over the corpus; the last one only aligns and writes
+        iterations: passes over the corpus; the last one only aligns and writes. eflomal chooses them itself.
         threads: that the aligner may use
         progress: is told which fraction is done, and what is going on
     """
     if symmetrize not in SYMMETRIZATIONS:
         raise UserError(f"symmetrize must be one of {', '.join(SYMMETRIZATIONS)}, not {symmetrize}")
+    if aligner.links_only and symmetrize == "none":
+        others = " or ".join(f"--symmetrize {method}" for method in METHODS)
+        raise UserError(f"{aligner.name} gives links and no probabilities: take {others}")
     if iterations < 2:
         raise UserError(f"iterations must be 2 or more, not {iterations}: the last one does not learn")
     if threads < 1:
@@ -82,6 +86,15 @@ class Job:
         arguments = ["-i", str(self.corpus), "-d", "-o", "-v", "-I", str(self.iterations), *flags]
         run([*self.aligner.command, *arguments], self.aligner.name, self.threads, stdout, read)
 
+    def run_both(self, forward: Path, reverse: Path, folder: Path, share: float) -> None:
+        """eflomal, in both directions. What it keeps for itself while it runs goes into the folder, as ours does."""
+        read = None
+        if self.progress is not None:
+            read = EflomalProgress(lambda done, what: self.progress(share * done, what)).read
+        arguments = ["-i", self.corpus, "-f", forward, "-r", reverse, "--overwrite", "-v"]
+        command = [*self.aligner.command, *map(str, arguments)]
+        run(command, self.aligner.name, self.threads, DEVNULL, read, {"TMPDIR": str(folder)})
+
 
 def own_table(job: Job, table: Path) -> None:
     """The table that the aligner itself writes."""
@@ -98,10 +111,13 @@ def frequency_table(job: Job, table: Path, folder: Path, symmetrize: str) -> Non
     """Relative frequencies of the links of symmetrised alignments."""
     paths = {"forward": Path(folder) / "forward.align", "reverse": Path(folder) / "reverse.align"}
     try:
+        if job.aligner.links_only:
+            job.run_both(*paths.values(), folder, share=2 * RUN_SHARE)
         for i, (direction, path) in enumerate(paths.items()):
             flags = ["-r"] if direction == "reverse" else []
-            with open(path, "wb") as out:
-                job.run(direction, *flags, stdout=out, begin=i * RUN_SHARE, share=RUN_SHARE)
+            if not job.aligner.links_only:
+                with open(path, "wb") as out:
+                    job.run(direction, *flags, stdout=out, begin=i * RUN_SHARE, share=RUN_SHARE)
             check_written(path, job.aligner, "alignment")
         report = None
         if job.progress is not None:

@@ -1,7 +1,6 @@
 """``lv-lexicon``: build, convert, inspect, coverage."""
 
 import argparse
-import os
 import time
 from pathlib import Path
 from typing import Callable, List, Optional, Sequence
@@ -70,7 +69,7 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         "build",
         build_command,
         "from parallel text, with a word aligner",
-        "Aligns the words of two texts with fast_align and writes the most likely translations of each source word.",
+        "Aligns the words of two texts and writes the most likely translations of each source word.",
     )
     build_flags(add)
     add = command(
@@ -105,24 +104,29 @@ def build_flags(add: Add) -> None:
     add("--target", type=Path, required=True, metavar="FILE", help="target text, the same number of lines")
     add("--out", type=Path, required=True, metavar="PATH", help="the lexicon to write")
     add(
+        "--aligner",
+        choices=("fast_align", "builtin", "eflomal"),
+        help="which aligner (default: fast_align if it is there, else the built-in one, which is of the same kind); "
+        "eflomal takes longer and aligns better: pip install 'lv_fairseq[eflomal]'",
+    )
+    add(
         "--fast-align",
         metavar="PROGRAM",
-        help="the aligner (default: $FAST_ALIGN, else fast_align on the PATH, else the built-in one)",
+        help="where fast_align is (default: $FAST_ALIGN, else on the PATH)",
     )
     add(
         "--symmetrize",
         choices=("none", "intersection", "grow-diag-final-and"),
-        default="none",
         help="align in both directions, join the alignments and take relative frequencies of linked words (default: "
-        "none: one direction, the aligner's own probabilities)",
+        "none: one direction, the aligner's own probabilities; for eflomal, which has none, grow-diag-final-and)",
     )
-    add("--iterations", type=passes, default=5, metavar="N", help="passes of the aligner (default: 5)")
+    add("--iterations", type=passes, default=5, metavar="N", help="passes of the aligner, not of eflomal (default: 5)")
     add(
         "--threads",
         type=threads,
         metavar="N",
-        help="threads of the aligner (default: one for each core; 1 with --symmetrize, since with more of them a few "
-        "alignments differ from run to run)",
+        help="threads of the aligner (default: one for each core; of fast_align with --symmetrize 1, since with more "
+        "of them a few of its alignments differ from run to run)",
     )
     add(
         "--max-per-word",
@@ -181,15 +185,17 @@ def coverage_flags(add: Add) -> None:
 
 
 def build_command(args: argparse.Namespace) -> None:
-    sides, cores = {"source": args.source_dict, "target": args.target_dict}, os.cpu_count() or 1
+    sides = {"source": args.source_dict, "target": args.target_dict}
+    symmetrize = args.symmetrize or ("grow-diag-final-and" if args.aligner == "eflomal" else "none")
     summary = build(
         args.source,
         args.target,
         args.out,
         fast_align=args.fast_align,
-        symmetrize=args.symmetrize,
+        aligner=args.aligner,
+        symmetrize=symmetrize,
         iterations=args.iterations,
-        threads=args.threads or (cores if args.symmetrize == "none" else 1),
+        threads=args.threads,
         max_per_word=args.max_per_word,
         skip_bad_lines=args.skip_bad_lines,
         dictionaries={side: path for side, path in sides.items() if path is not None},

@@ -5,11 +5,12 @@ import time
 from pathlib import Path
 from typing import Dict, Optional
 
-from lv_fairseq.alignment import align, find_aligner, write_corpus
+from lv_fairseq.alignment import CorpusCounts, align, find_aligner, write_corpus
 from lv_fairseq.errors import UserError
 from lv_fairseq.files import temporary_folder
 from lv_fairseq.fingerprint import dictionary_words, fingerprint
 from lv_fairseq.lexicon import formats
+from lv_fairseq.lexicon.entries import Entries
 from lv_fairseq.lexicon.lexicon import Lexicon
 from lv_fairseq.progress import stage, stages
 
@@ -21,38 +22,43 @@ def build(
     fast_align: Optional[str] = None,
     symmetrize: str = "none",
     iterations: int = 5,
-    threads: int = 1,
+    threads: Optional[int] = 1,
     max_per_word: int = 100,
     skip_bad_lines: bool = False,
     dictionaries: Optional[Dict[str, Path]] = None,
+    aligner: Optional[str] = None,
 ) -> str:
     """Align two texts, write a lexicon and return a summary of one line.
 
     Args:
         source, target: tokenised text, one sentence a line
         out: the lexicon
-        fast_align: the aligner (default: see `find_aligner`)
+        fast_align: the program (default: see `find_aligner`)
         symmetrize: none, intersection or grow-diag-final-and
+        threads: of the aligner; None: one for each core, unless its alignments would then differ from run to run
         dictionaries: fairseq's of "source" and "target"; the lexicon then belongs to them
+        aligner: fast_align, builtin or eflomal (default: see `find_aligner`)
     """
     started = time.monotonic()
     check_place(out, source, target, *(dictionaries or {}).values())
     prints = {side: fingerprint(dictionary_words(path)) for side, path in (dictionaries or {}).items()}
-    aligner = find_aligner(fast_align)
+    found = find_aligner(fast_align, aligner)
+    if threads is None:
+        threads = 1 if found.unsteady and symmetrize != "none" else os.cpu_count() or 1
     with temporary_folder(out) as folder:
         corpus, table = folder / "corpus", folder / "table"
         with stages() as progress:
             counts = write_corpus(source, target, corpus, skip_bad_lines, progress)
         with stages() as progress:
-            align(aligner, corpus, table, folder, symmetrize, iterations, threads, progress)
+            align(found, corpus, table, folder, symmetrize, iterations, threads, progress)
         with stage("reading the aligner's table", table.stat().st_size, "B") as progress:
             try:
                 entries = formats.read(table, "fast_align", max_per_word, progress)
             except UserError as error:
-                raise UserError(f"{aligner.name} wrote something else than a table: {error}") from None
+                raise UserError(f"{found.name} wrote something else than a table: {error}") from None
         about = {
             "made_by": "lv-lexicon build",
-            "aligner": aligner.name,
+            "aligner": found.name,
             "symmetrize": symmetrize,
             "iterations": iterations,
             "max_per_word": max_per_word,
@@ -63,12 +69,16 @@ def build(
         with stage("writing the lexicon", 1):
             lexicon = Lexicon.of(entries, about, target_counts)
             lexicon.save(out)
+    return summary(out, counts, entries, lexicon) + f", {time.monotonic() - started:.1f} seconds"
+
+
+def summary(out: Path, counts: CorpusCounts, entries: Entries, lexicon: Lexicon) -> str:
     impossible = f", {entries.impossible:,} of probability 0 left out" if entries.impossible else ""
     skipped = f" ({counts.skipped:,} bad lines left out)" if counts.skipped else ""
     without = len(counts.source_counts) - len(lexicon.keys)
     return (
         f"{out}: {counts.pairs:,} pairs{skipped}, {len(lexicon.targets):,} entries for {len(lexicon.keys):,} "
-        f"source words ({without:,} without entry){impossible}, {time.monotonic() - started:.1f} seconds"
+        f"source words ({without:,} without entry){impossible}"
     )
 
 
