@@ -97,7 +97,7 @@ def test_a_wrong_config_is_refused(tmp_path, capsys, text, message):
 def begun(tmp_path):
     """An experiment whose trainings have ended, with what there is to it before the first translation."""
     begin_experiment(tmp_path, "{seeds: [1], train: [--arch, rnnsearch_small]}\n")
-    for name in ("rnnsearch", "lv1", "reshuffle"):
+    for name in ("rnnsearch-1", "lv-1", "reshuffle-1"):
         (tmp_path / "out" / name).mkdir()
         (tmp_path / "out" / name / "checkpoint.best_loss_5.125.pt").write_bytes(b"")
         (tmp_path / "out" / "stages" / f"train.{name}.json").write_text('""')
@@ -110,7 +110,7 @@ def refusal(begun, capsys):
 
 
 def test_a_training_without_a_finite_loss_is_told_of(begun, capsys):
-    folder = begun / "out" / "lv1"
+    folder = begun / "out" / "lv-1"
     (folder / "checkpoint.best_loss_nan.pt").write_bytes(b"")
     (folder / "checkpoint.best_loss_inf.pt").write_bytes(b"")
     (folder / "checkpoint.best_loss_4.5001.pt").write_bytes(b"")
@@ -118,7 +118,7 @@ def test_a_training_without_a_finite_loss_is_told_of(begun, capsys):
     for path in folder.glob("*_[45]*.pt"):
         path.unlink()
     said = refusal(begun, capsys)
-    assert said.startswith("the training lv1 left no model whose loss on the development set is a number")
+    assert said.startswith("the training lv-1 left no model whose loss on the development set is a number")
     assert "fairseq-train.log" in said
 
 
@@ -141,7 +141,7 @@ def test_what_is_missing_is_told_before_any_training(begun, capsys, missing, mes
 
 
 def test_an_experiment_goes_on_with_its_own_text_only(begun, capsys):
-    path = begun / "out" / "lv1" / "checkpoint.best_loss_5.125.pt"
+    path = begun / "out" / "lv-1" / "checkpoint.best_loss_5.125.pt"
     path.unlink()
     assert "left no model" in refusal(begun, capsys)  # as far as it comes
     (begun / "prepared").rename(begun / "moved")
