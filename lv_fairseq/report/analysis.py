@@ -118,5 +118,3 @@ def read_claim(part: Part) -> Claim:
         raise part["expected"].wrong(f"one of {', '.join(EXPECTED)}")
     more, less = (part[name].words(TERMS) for name in ("more", "less"))
     return Claim(part["claim"].text(), part["paper"].text(), expected, more, less)
-
-

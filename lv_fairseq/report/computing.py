@@ -7,8 +7,8 @@ from lv_fairseq.progress import stage
 from lv_fairseq.report.differences import most_different
 from lv_fairseq.report.drawing import png
 from lv_fairseq.report.run import SETS, Run
-from lv_fairseq.report.scores import SetScores, score_set
 from lv_fairseq.report.scored_run import Results, Section, computed_over_seeds
+from lv_fairseq.report.scores import SetScores, score_set
 from lv_fairseq.report.sections import pictures
 
 
