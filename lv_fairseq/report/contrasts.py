@@ -107,9 +107,11 @@ def contrast(more: Sequence[SeedScores], less: Sequence[SeedScores]) -> Contrast
 
 
 def bootstrap_p(sampled: np.ndarray, difference: float) -> float:
-    """sacrebleu's p of a difference: how many samples, moved to a mean of 0, are further away from 0."""
-    further = int((np.abs(sampled - sampled.mean()) > abs(difference)).sum())
-    return (further + 1) / (len(sampled) + 1)
+    """sacrebleu's p of a difference: how many samples have one that is larger by chance, that is, further above the
+    mean size of all than the real one is above 0. The same for one seed; smaller than that of a two-sided test."""
+    sizes = np.abs(sampled)
+    larger = int((sizes - sizes.mean() > abs(difference)).sum())
+    return (larger + 1) / (len(sampled) + 1)
 
 
 def t_test(differences: Sequence[float]) -> Optional[float]:
