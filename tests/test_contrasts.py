@@ -60,6 +60,11 @@ def test_over_seeds_it_is_the_mean_that_is_compared(texts):
     assert four.bleu == pytest.approx(0)
 
 
+def test_the_same_outputs_are_not_significantly_different(texts):
+    one = scored(texts[1][:2], texts[0])
+    assert contrast([one], [one]) == Contrast(0.0, 2, 0.0, None, None)
+
+
 def test_one_ensemble_is_compared_with_the_mean_of_several_seeds(texts):
     references, outputs = texts
     found = contrast([scored(outputs[:1], references)], [scored(outputs[1:], references)])

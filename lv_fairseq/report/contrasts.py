@@ -99,7 +99,7 @@ def contrast(more: Sequence[SeedScores], less: Sequence[SeedScores]) -> Contrast
     p_sentences = None
     if all(sample is not None for one, _ in terms for sample in one.samples):
         sampled = sum(sign * np.mean(one.samples, axis=0) for one, sign in terms)
-        p_sentences = bootstrap_p(sampled, difference)
+        p_sentences = bootstrap_p(sampled, difference) if np.any(sampled) else None  # the same outputs
     if seeds == 1:
         return Contrast(difference, seeds, None, p_sentences)
     single = [sum(sign * one.scores[i] for one, sign in terms) for i in range(seeds)]
