@@ -89,6 +89,7 @@ class Experiment:
         found["claims"] = claims(self.config, found["lists"])
         found["seconds"] = self.stages.seconds()
         self.results.update(found)
+        self.results["signature"]["not converged in time"] = ", ".join(self.trainings.at_limit()) or None
         for tau, (k, per_word) in best.items():
             of = f", tau {tau:,}" if len(best) > 1 else ""
             self.results["signature"].update({f"K{of}": k, f"K'{of}": per_word})

@@ -90,7 +90,10 @@ def test_captions_go_from_text_to_means_over_seeds_and_claims(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((out / "experiment" / "results.json").read_bytes())
     systems = {system["id"]: system for system in results["systems"]}
-    assert len(systems) == 16 and {"lv-unigram", "lv-source-words", "other-model"} <= set(systems)
+    assert len(systems) == 18 and {"lv-unigram", "lv-source-words", "other-model"} <= set(systems)
+    for one in ("rnnsearch", "lv"):
+        outputs = [systems[f"{one}-{kind}"]["test"]["hypotheses"] for kind in ("other-lexicon", "unk-200")]
+        assert len({(out / "experiment" / output).read_bytes() for output in outputs}) == 1
     assert [one["seed"] for one in systems["lv-unk-200"]["seeds"]] == [1, 2]
     scores = [one["test"]["bleu"] for one in systems["lv-unk-200"]["seeds"]]
     assert systems["lv-unk-200"]["over_seeds"]["test"]["mean"] == pytest.approx(sum(scores) / 2)

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 
 import pytest
+import torch
 from in_process import experiment
 
 claims, config, plan, rare_words = experiment.claims, experiment.config, experiment.plan, experiment.rare_words
@@ -88,6 +89,20 @@ def test_the_measure_says_when_a_training_ends(tmp_path):
         assert ("--reshuffle-partitions" in flags) is ("reshuffle" in run.name)
         assert ("--freeze-word-tables" in flags) is (run.start is not None)
     assert equal_time.hours(equal_time.plan[0]) == MANY["hours"]
+
+
+def test_a_run_that_its_time_ended_is_told_of(tmp_path):
+    for measure, hours, expected in (
+        ("equal convergence", 1.0, ["rnnsearch-1"]),
+        ("equal convergence", 3.0, []),
+        ("equal time", 1.0, []),
+    ):
+        runs = trained(tmp_path, measure=measure, hours=hours)
+        runs.plan = [experiment.plan.TrainingRun("rnnsearch-1", "rnnsearch", "", 200, 1, 200)]
+        (tmp_path / "rnnsearch-1").mkdir(exist_ok=True)
+        last = {"extra_state": {"previous_training_time": 3601.0}}
+        torch.save(last, tmp_path / "rnnsearch-1" / "checkpoint_last.pt")
+        assert runs.at_limit() == expected
 
 
 def test_fewer_points_than_wanted_are_tuned_as_far_as_they_go(tmp_path):

@@ -97,6 +97,13 @@ class Trainings:
         last = self.out / name / "checkpoint_last.pt"
         return 3600 * trained_hours(last if last.exists() or not run.start else self.start(run))
 
+    def at_limit(self) -> List[str]:
+        """Runs that should have converged, and ended because their time was over."""
+        if self.config["measure"] != "equal convergence":
+            return []
+        runs = [run for run in self.plan if not run.time_of and self.possible(run)]
+        return [run.name for run in runs if self.seconds(run.name) >= 3600 * self.hours(run)]
+
     def shown(self) -> List[TrainingRun]:
         """Runs with a learning curve: of tuning, the one that goes on from the best point only."""
         return [run for run in self.plan if run.start is None or run.start[1] == 1]
