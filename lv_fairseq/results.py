@@ -49,14 +49,37 @@ class Training(TypedDict, total=False):
     updates: Number
 
 
+class SeedOutputs(TypedDict, total=False):
+    """The same system, trained with one seed of several."""
+
+    seed: Number
+    dev: Output
+    test: Output
+
+
+class Spread(TypedDict, total=False):
+    """BLEU over seeds; the standard deviation of single trainings, estimated from these (n - 1)."""
+
+    count: Number
+    mean: Number
+    spread: Number
+
+
+class OverSeeds(TypedDict, total=False):
+    dev: Spread
+    test: Spread
+
+
 class System(TypedDict, total=False):
     id: str
     name: str
     note: str
     against: List[str]  # systems before it that it is compared with
     checkpoints: List[str]
-    dev: Output
+    dev: Output  # with the first seed
     test: Output
+    seeds: List[SeedOutputs]  # all of them, if there are several
+    over_seeds: OverSeeds
     decoding: Decoding
     training: Training
 
@@ -87,6 +110,7 @@ class Texts(TypedDict, total=False):
 GridPoint = TypedDict(
     "GridPoint",
     {
+        "tau": Number,
         "K": int,
         "K'": int,
         "bleu": Number,
@@ -97,6 +121,56 @@ GridPoint = TypedDict(
     },
     total=False,
 )
+
+
+ListPoint = TypedDict(  # the paper's analysis: BLEU by tau, K and K', unknown words replaced
+    "ListPoint",
+    {
+        "id": str,
+        "tau": int,
+        "K": int,
+        "K'": int,
+        "mean_list": Number,
+        "seeds": List[SeedOutputs],
+        "over_seeds": OverSeeds,
+    },
+    total=False,
+)
+
+
+class DecodingTime(TypedDict, total=False):
+    """What a word takes with nothing beside."""
+
+    id: str
+    name: str
+    threads: Number
+    ms_per_word: Number
+    mean_list: Number
+    bleu: Number
+
+
+class Band(TypedDict, total=False):
+    """Words of the test set's references that were seen about equally often in training."""
+
+    least: Number  # occurrences
+    most: Number  # None: and more
+    wanted: Number  # that the references have
+    arrived: List[int]  # of these, that the output of each seed has
+
+
+class RareWords(TypedDict, total=False):
+    system: str
+    bands: List[Band]
+
+
+class Claim(TypedDict, total=False):
+    """BLEU of ``more``, added up, should be above that of ``less``, or not below: ids of systems or of lists."""
+
+    claim: str
+    paper: str  # what it found
+    expected: str
+    more: List[str]
+    less: List[str]
 
 
 class CurvePoint(TypedDict, total=False):
@@ -110,6 +184,7 @@ class CurvePoint(TypedDict, total=False):
 class Curve(TypedDict, total=False):
     system: str
     name: str
+    seed: Number
     points: List[CurvePoint]
 
 
@@ -131,6 +206,11 @@ class Results(TypedDict, total=False):
     grid: List[GridPoint]
     curves: List[Curve]
     attention: List[Attention]
+    lists: List[ListPoint]
+    times: List[DecodingTime]
+    rare_words: List[RareWords]
+    claims: List[Claim]
+    seconds: Dict[str, Number]  # that stages took, by their kind
 
 
 def inside(kind: Any, name: Any) -> Any:

@@ -15,10 +15,11 @@ import fairseq.tasks
 import pytest
 import torch
 from conftest import BIN, ROOT, make_corpus
-from in_process import clone, refused
+from in_process import clone, experiment, refused
 from released import made
 
-RECIPES = ("europarl_en_de", "wmt14_en_de", "wmt14_en_fr")
+RECIPES = ("europarl_en_de", "wmt14_en_de", "wmt14_en_fr", "multi30k")
+ONE_PAIR = RECIPES[:3]
 CONFIG = """
 shortlist: 100
 tau: 200
@@ -46,7 +47,8 @@ def recipe(name, *arguments, project=ROOT, script="run.sh", **environment):
 def test_a_recipe_says_what_it_needs(name, tmp_path):
     done = recipe(name)
     assert done.returncode == 2 and done.stderr.startswith("usage: ") and done.stderr.count("\n") == 1
-    done = recipe(name, tmp_path / "no such folder", tmp_path / "out")
+    language = ["de"] if name == "multi30k" else []
+    done = recipe(name, tmp_path / "no such folder", *language, tmp_path / "out")
     assert done.returncode == 1 and done.stderr == f"there is no text {tmp_path}/no such folder/train.en\n"
     assert not (tmp_path / "out").exists()
 
@@ -66,7 +68,7 @@ def corpus(folder, target):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", ONE_PAIR)
 def test_a_recipe_goes_from_text_to_report_in_a_path_with_a_space(name, tmp_path):
     project = clone(tmp_path / "a clone")
     raw, out, config = corpus(tmp_path / "raw text", name[-2:]), project / "runs" / "small run", tmp_path / "my config"
@@ -76,6 +78,34 @@ def test_a_recipe_goes_from_text_to_report_in_a_path_with_a_space(name, tmp_path
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((out / "experiment" / "results.json").read_bytes())
     assert len(results["systems"]) == 8 and (out / "experiment" / "report.html").is_file()
+
+
+@pytest.mark.slow
+def test_captions_go_from_text_to_means_over_seeds_and_claims(tmp_path):
+    """Every stage that there is, into another language than the default."""
+    raw, out = corpus(tmp_path / "raw", "fr"), tmp_path / "out"
+    done = recipe(
+        "multi30k", raw, "fr", out, ROOT / "examples" / "multi30k" / "config.smallest.yaml", OMP_NUM_THREADS="1"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((out / "experiment" / "results.json").read_bytes())
+    systems = {system["id"]: system for system in results["systems"]}
+    assert len(systems) == 18 and {"lv-unigram", "lv-source-words", "other-model"} <= set(systems)
+    for one in ("rnnsearch", "lv"):
+        outputs = [systems[f"{one}-{kind}"]["test"]["hypotheses"] for kind in ("other-lexicon", "unk-200")]
+        assert len({(out / "experiment" / output).read_bytes() for output in outputs}) == 1
+    assert [one["seed"] for one in systems["lv-unk-200"]["seeds"]] == [1, 2]
+    scores = [one["test"]["bleu"] for one in systems["lv-unk-200"]["seeds"]]
+    assert systems["lv-unk-200"]["over_seeds"]["test"]["mean"] == pytest.approx(sum(scores) / 2)
+    assert len(results["lists"]) == 2 * 2 * 2 and len(results["times"]) == 4 and len(results["claims"]) == 2 * 5 + 8
+    page = (out / "experiment" / "report.html").read_text(encoding="utf-8")
+    assert "Claims of the paper" in page and "not measured" not in page and "mean of seeds" in page
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*/*.yaml")), ids=lambda path: path.parent.name)
+def test_the_configuration_of_a_recipe_is_sound(path):
+    config = experiment.config.load_config(path)
+    assert experiment.plan.plan(config)
 
 
 @pytest.mark.slow

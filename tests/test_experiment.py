@@ -52,6 +52,7 @@ def test_every_row_of_the_table(tmp_path):
     )
     assert results["curves"][0]["points"] and results["signature"]["flags of all trainings"]
     assert results["signature"]["K"] in (200, 600)
+    assert len(results["claims"]) == 8 and len(results["rare_words"]) == 8
     again = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders)
     assert "== " not in again.stderr  # nothing is done twice
     (tmp_path / "config.yaml").write_text(CONFIG.replace("beam: 3", "beam: 4"))
@@ -78,6 +79,17 @@ def test_every_row_of_the_table(tmp_path):
         ("beam: 0\n", "beam must be a whole number from 1 to 2147483647, not 0"),
         ("train: [[--lr, 1]]\n", "train must be a list of words and numbers"),
         ("unk_replacement: all\n", "unk_replacement must be one of none, copy"),
+        (
+            "tau: [5, 5]\n",
+            "tau must be a whole number from 1 to 2147483647, or a list of different ones, [...], not [5, 5]",
+        ),
+        ("shortlist: []\n", "shortlist must be a whole number from 1 to 2147483647, or a list"),
+        ("measure: equal\n", "measure must be one of equal time, equal convergence, not 'equal'"),
+        ("every_seed: [all]\n", "every_seed must be a list of some of rnnsearch, lv, reshuffle, not ['all']"),
+        ("proposals: [zipf]\n", "proposals must be a list of some of unigram"),
+        ("timing: 1\n", "timing must be true or false, not 1"),
+        ("{other_train: [--arch], train: [--arch, x]}\n", "other_train must name a model"),
+        ("{other_lexicon: nowhere, train: [--arch, x]}\n", "there is no other_lexicon"),
         ("- a\n", "must have lines `key: value`"),
         ("a: [\n", "cannot read"),
         ("a: 2020-99-99\n", "cannot read"),
@@ -97,7 +109,7 @@ def test_a_wrong_config_is_refused(tmp_path, capsys, text, message):
 def begun(tmp_path):
     """An experiment whose trainings have ended, with what there is to it before the first translation."""
     begin_experiment(tmp_path, "{seeds: [1], train: [--arch, rnnsearch_small]}\n")
-    for name in ("rnnsearch", "lv1", "reshuffle"):
+    for name in ("rnnsearch-1", "lv-1", "reshuffle-1"):
         (tmp_path / "out" / name).mkdir()
         (tmp_path / "out" / name / "checkpoint.best_loss_5.125.pt").write_bytes(b"")
         (tmp_path / "out" / "stages" / f"train.{name}.json").write_text('""')
@@ -110,7 +122,7 @@ def refusal(begun, capsys):
 
 
 def test_a_training_without_a_finite_loss_is_told_of(begun, capsys):
-    folder = begun / "out" / "lv1"
+    folder = begun / "out" / "lv-1"
     (folder / "checkpoint.best_loss_nan.pt").write_bytes(b"")
     (folder / "checkpoint.best_loss_inf.pt").write_bytes(b"")
     (folder / "checkpoint.best_loss_4.5001.pt").write_bytes(b"")
@@ -118,7 +130,7 @@ def test_a_training_without_a_finite_loss_is_told_of(begun, capsys):
     for path in folder.glob("*_[45]*.pt"):
         path.unlink()
     said = refusal(begun, capsys)
-    assert said.startswith("the training lv1 left no model whose loss on the development set is a number")
+    assert said.startswith("the training lv-1 left no model whose loss on the development set is a number")
     assert "fairseq-train.log" in said
 
 
@@ -141,7 +153,7 @@ def test_what_is_missing_is_told_before_any_training(begun, capsys, missing, mes
 
 
 def test_an_experiment_goes_on_with_its_own_text_only(begun, capsys):
-    path = begun / "out" / "lv1" / "checkpoint.best_loss_5.125.pt"
+    path = begun / "out" / "lv-1" / "checkpoint.best_loss_5.125.pt"
     path.unlink()
     assert "left no model" in refusal(begun, capsys)  # as far as it comes
     (begun / "prepared").rename(begun / "moved")
@@ -158,6 +170,15 @@ def test_an_experiment_that_does_not_say_of_which_text_is_refused(begun, capsys)
     path.write_text(json.dumps({"seeds": [1]}))  # as earlier versions wrote it
     said = refusal(begun, capsys)
     assert said == f"{path} does not say of which --prepared: take another --out, or remove {begun}/out"
+
+
+def test_an_experiment_of_an_earlier_version_is_not_gone_on_with(begun, capsys):
+    assert "checkpoint" in refusal(begun, capsys)  # as far as it comes
+    path = begun / "out" / "config.json"
+    before = json.loads(path.read_text())
+    del before["names"]
+    path.write_text(json.dumps(before))
+    assert "was begun by another version, whose runs have other names: take another --out" in refusal(begun, capsys)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", "\xff"])

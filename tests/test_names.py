@@ -144,9 +144,11 @@ def test_an_experiment_hides_words_in_trainings_with_all_words_only(tmp_path, mo
         return ""
 
     monkeypatch.setattr(experiment.stages, "command", command)
-    experiment.train_all()
+    for training in experiment.trainings.plan:
+        if training.follows is None:
+            experiment.trainings.train(training)
     hiding = ["--hide-rare-words", "5", "--lexicon", str(all_words / "lexicon")]
-    assert sorted(started) == ["lv1", "reshuffle", "rnnsearch"]
+    assert sorted(started) == ["lv-1", "reshuffle-1", "rnnsearch-1"]
     for name, flags in started.items():
-        assert (" ".join(hiding) in " ".join(flags)) == (name != "rnnsearch" and strength > 0)
-        assert ("--hide-rare-words" in flags) == (name != "rnnsearch" and strength > 0)
+        assert (" ".join(hiding) in " ".join(flags)) == (name != "rnnsearch-1" and strength > 0)
+        assert ("--hide-rare-words" in flags) == (name != "rnnsearch-1" and strength > 0)

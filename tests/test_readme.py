@@ -26,7 +26,7 @@ ELSEWHERE = {
     "docs/install.md": "installs into another environment, minutes and GB",
     "docs/machines.md": "flags to be added to a command: test_workers.py, test_word_table_dir.py",
     **{f"examples/{x}/README.md": "test_examples.py" for x in ("demo", "europarl_en_de", "wmt14_en_de", "wmt14_en_fr")},
-    **{f"examples/{x}/README.md": "test_examples.py" for x in ("finetune_nllb", "finetune_mbart50")},
+    **{f"examples/{x}/README.md": "test_examples.py" for x in ("finetune_nllb", "finetune_mbart50", "multi30k")},
     "examples/debian_descriptions/README.md": "half an hour, and the network: its parts are in test_examples.py",
 }
 

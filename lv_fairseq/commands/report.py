@@ -12,9 +12,9 @@ from lv_fairseq.files import written_whole
 from lv_fairseq.processes import printing, signals_as_exit
 from lv_fairseq.progress import stage
 from lv_fairseq.report.computing import computed, drawn, file_names
+from lv_fairseq.report.contents import sections
 from lv_fairseq.report.page import page
 from lv_fairseq.report.run import Run, read_run
-from lv_fairseq.report.sections import sections
 
 
 def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:

@@ -7,8 +7,9 @@ from lv_fairseq.progress import stage
 from lv_fairseq.report.differences import most_different
 from lv_fairseq.report.drawing import png
 from lv_fairseq.report.run import SETS, Run
+from lv_fairseq.report.scored_run import Results, Section, computed_over_seeds
 from lv_fairseq.report.scores import SetScores, score_set
-from lv_fairseq.report.sections import Results, Section, pictures
+from lv_fairseq.report.sections import pictures
 
 
 def computed(run: Run, prefix: str) -> Results:
@@ -17,7 +18,7 @@ def computed(run: Run, prefix: str) -> Results:
         scores = {which: score_set(run, which, progress) for which in SETS}
     which = next((which for which in reversed(SETS) if len(scores[which].hypotheses) > 1), None)
     differing = compare(scores[which]) if which is not None else []
-    return Results(run, prefix, scores, differing, which)
+    return Results(run, prefix, scores, differing, which, computed_over_seeds(run, scores))
 
 
 def compare(scores: SetScores) -> list:

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from lv_fairseq.report.part import NAME, Part, clean, measured, read_part
+from lv_fairseq.report.analysis import (
+    Claim,
+    DecodingTime,
+    ListPoint,
+    RareWords,
+    SeedOutput,
+    read_claims,
+    read_list_points,
+    read_rare_words,
+    read_seed_outputs,
+    read_times,
+)
+from lv_fairseq.report.part import NAME, Part, clean, measured, read_part, short
 from lv_fairseq.report.run_file import RunFile
 
 SETS = ("dev", "test")
@@ -63,6 +75,7 @@ class System:
     name: str
     note: str
     outputs: Dict[str, Output]  # by set
+    seeds: Dict[str, List[SeedOutput]]  # by set, of systems that were trained several times
     decoding: Dict[str, Optional[float]]
     seconds: Optional[float]  # of training
     updates: Optional[float]
@@ -70,8 +83,9 @@ class System:
 
 @dataclass(frozen=True)
 class GridPoint:
-    """One choice of K and K'; ``coverage`` is the share of reference words in the candidate lists."""
+    """One choice of K and K', for the model of some tau; ``coverage`` is the share of reference words in the lists."""
 
+    tau: Optional[float]
     k: int
     per_word: int
     bleu: Optional[float]
@@ -93,6 +107,7 @@ class CurvePoint:
 @dataclass(frozen=True)
 class Curve:
     name: str
+    seed: Optional[float]
     points: List[CurvePoint]
 
 
@@ -121,11 +136,18 @@ class Run:
     grid: List[GridPoint]
     curves: List[Curve]
     attention: List[Attention]
+    lists: List[ListPoint]
+    times: List[DecodingTime]
+    rare_words: List[RareWords]
+    claims: List[Claim]
+    seconds: Dict[str, float]  # by kind of stage
 
     def files(self) -> List[Path]:
         """All that is read of the folder."""
         texts = [file for text in self.texts.values() for file in (text.source, text.reference)]
         outputs = [output.hypotheses for system in self.systems for output in system.outputs.values()]
+        seeds = [some for system in self.systems for some in system.seeds.values()]
+        outputs += [one.hypotheses for some in (*seeds, *(point.outputs for point in self.lists)) for one in some]
         return [self.folder / NAME, *(file.path for file in (*texts, *outputs) if file is not None)]
 
 
@@ -146,6 +168,11 @@ def read_run(folder: Path) -> Run:
         grid=[read_grid_point(point) for point in part["grid"].elements(GRID_POINTS)],
         curves=[read_curve(curve) for curve in part["curves"].elements(CURVES)],
         attention=read_sentences(part["attention"]),
+        lists=read_list_points(part["lists"]),
+        times=read_times(part["times"]),
+        rare_words=read_rare_words(part["rare_words"]),
+        claims=read_claims(part["claims"]),
+        seconds=read_seconds(part["seconds"]),
     )
 
 
@@ -154,6 +181,13 @@ def read_signature(part: Part) -> List[Tuple[str, str]]:
     if len(settings) > SETTINGS:
         raise part.wrong(f"of at most {SETTINGS:,} settings")
     return settings
+
+
+def read_seconds(part: Part) -> Dict[str, float]:
+    found = {short(name): value.number() for name, value in part.items()}
+    if len(found) > SETTINGS:
+        raise part.wrong(f"of at most {SETTINGS:,} kinds of stages")
+    return {name: seconds for name, seconds in found.items() if seconds is not None}
 
 
 def read_text(part: Part) -> Text:
@@ -182,6 +216,7 @@ def read_system(part: Part, number: int) -> System:
         name=name,
         note=part["note"].text(),
         outputs=outputs,
+        seeds={which: read_seed_outputs(part["seeds"], which) for which in SETS if part["seeds"].value},
         decoding={clean(name): value.number() for name, value in part["decoding"].items()},
         seconds=training["seconds"].number(),
         updates=training["updates"].number(),
@@ -233,6 +268,7 @@ def read_replaced(part: Part) -> Dict[int, List[str]]:
 
 def read_grid_point(part: Part) -> GridPoint:
     return GridPoint(
+        part["tau"].number(),
         part["K"].whole_number(),
         part["K'"].whole_number(),
         part["bleu"].number(),
@@ -246,7 +282,7 @@ def read_grid_point(part: Part) -> GridPoint:
 def read_curve(part: Part) -> Curve:
     names = ("seconds", "updates", "bits", "bleu", "training_bits")
     points = [CurvePoint(*(p[name].number() for name in names)) for p in part["points"].elements(CURVE_POINTS)]
-    return Curve(part["name"].text() or part["system"].text() or "a system", points)
+    return Curve(part["name"].text() or part["system"].text() or "a system", part["seed"].number(), points)
 
 
 def read_sentences(part: Part) -> List[Attention]:

@@ -1,100 +1,22 @@
-"""The sections of a report. Each is made of what the run holds, and says so if that is nothing."""
+"""What is in the sections of a report. Each is made of what the run holds, and says so if that is nothing."""
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
+from lv_fairseq.report import analysis_sections
+from lv_fairseq.report.analysis_sections import with_seeds
+from lv_fairseq.report.contrasts import SeedScores
 from lv_fairseq.report.differences import SHORT, Sentence, bare, words_outside
 from lv_fairseq.report.drawing import svg
 from lv_fairseq.report.figures import Line, Picture, heat_map, line_picture
 from lv_fairseq.report.markup import Html, join, tag
 from lv_fairseq.report.part import measured
 from lv_fairseq.report.run import SETS, Attention, GridPoint, Names, Run
+from lv_fairseq.report.scored_run import SET_NAMES, OverSeeds, Results, Section
 from lv_fairseq.report.scores import Difference, Scored, SetScores
 from lv_fairseq.report.tables import NOTHING, duration, filled_columns, marked, matrix, shown, table
 
-SET_NAMES = {"dev": "development set", "test": "test set"}
 PERCENT = "{:.1f} %"
-
-
-@dataclass(frozen=True)
-class Results:
-    """A run and what was computed from its files."""
-
-    run: Run
-    prefix: str  # of the identifiers in the page
-    scores: Dict[str, SetScores]  # by set
-    differing: Sequence[Sentence]
-    differing_set: Optional[str]
-
-
-class Section(NamedTuple):
-    id: str
-    title: str
-    explanation: str
-    parts: Sequence  # Html, Picture, or text that says what is missing
-
-
-def sections(results: Results) -> List[Section]:
-    makers: Sequence[Tuple[str, str, str, Callable[[Results], Iterator]]] = (
-        ("summary", "Summary", "What was trained, which system came out best, and with which settings.", summary),
-        (
-            "coverage",
-            "Coverage",
-            "How much of the training text the most frequent words make up: what a vocabulary of that size would lose "
-            "is the rest.",
-            coverage,
-        ),
-        (
-            "bleu",
-            "Translation quality",
-            "BLEU says how similar a translation is to a human one, from 0 to 100; the number after \u00b1 is how far "
-            "chance alone could move it (95 % confidence, half width of the interval).",
-            bleu,
-        ),
-        (
-            "grid",
-            "Quality by candidate list",
-            "A sentence is translated with a short list of words: the K most frequent ones and K' likely translations "
-            "of each of its source words; this is how BLEU depends on the two.",
-            grid_bleu,
-        ),
-        ("time", "Decoding time", "What a translated word costs, for each system and way of decoding.", decoding_time),
-        (
-            "curves",
-            "Learning curves",
-            "How uncertain a system is about the next word, in bits: less is better. On text it was not trained on, "
-            "and on the training text as it went by, where it chooses among the words of a partition only. Compare "
-            "systems with the same words: a small vocabulary makes many words unknown, which are easy to guess.",
-            learning_curves,
-        ),
-        (
-            "lists",
-            "Candidate lists",
-            "How long the lists of words are, and how many of the words a human translator used are on them: what is "
-            "not on its list cannot be produced.",
-            candidate_lists,
-        ),
-        (
-            "attention",
-            "Attention",
-            "Which source words (on top) each system looked at while it wrote each target word (on the left): the "
-            "stronger the colour, the more. Words marked in red with an asterisk were unknown and were replaced "
-            "through these weights.",
-            attention,
-        ),
-        (
-            "outputs",
-            "Side by side",
-            "The sentences on which the systems differ most; words that the reference does not have are underlined, "
-            "and those in red with an asterisk were unknown and were replaced.",
-            side_by_side,
-        ),
-    )
-    return [
-        Section(f"{results.prefix}{id}", title, explanation, list(make(results)))
-        for id, title, explanation, make in makers
-    ]
 
 
 def best(run: Run, scores: Dict[str, SetScores]) -> Optional[Tuple[str, int, Scored]]:
@@ -145,6 +67,9 @@ def summary(results: Results) -> Iterator:
         heads, rows = filled_columns(["System", "What it is", "Training time", "Updates"], rows)
         if len(heads) > 1:
             yield table("Systems", heads, rows, kind="words")
+    if run.seconds:
+        spent = [[name, duration(seconds)] for name, seconds in run.seconds.items()]
+        yield table("Time that stages took, one after the other", ["Stages", "Time"], spent)
     if run.signature:
         yield table("Settings and versions (signature)", ["Setting", "Value"], run.signature, kind="words")
     else:
@@ -170,13 +95,14 @@ def bleu(results: Results) -> Iterator:
     if not run.systems:
         yield "results.json has no systems."
         return
-    tables = [quality(run, which, scores[which]) for which in SETS]
+    tables = [quality(run, which, scores[which], results.over_seeds) for which in SETS]
     tables = [one for one in tables if one is not None]
     if not tables:
         yield "There is neither a score nor an output that could be scored."
     else:
         yield tag("div", *tables, class_="beside")
         yield from differences(run, scores)
+        yield from differences_over_seeds(run, results.over_seeds)
         yield tag(
             "p",
             "BLEU is by sacrebleu, of detokenised text unless its signature says tok:none; tokenised BLEU is the "
@@ -190,20 +116,28 @@ def bleu(results: Results) -> Iterator:
         yield tag("p", f"Signature ({where}): ", tag("code", signature), class_="quiet")
     for which in SETS:
         yield from scores[which].notes
+    yield from results.over_seeds.notes
 
 
-def quality(run: Run, which: str, scores: SetScores) -> Optional[Html]:
-    """BLEU, tokenised BLEU and names of all systems on one set."""
+def mean_of(seeds: Optional[SeedScores]) -> str:
+    """BLEU over seeds, with the standard deviation of single trainings."""
+    return f"{seeds.mean:.2f} \u00b1 {seeds.spread:.2f} ({len(seeds.scores)})" if seeds else NOTHING
+
+
+def quality(run: Run, which: str, scores: SetScores, over: OverSeeds) -> Optional[Html]:
+    """BLEU, of the first seed and over all, tokenised BLEU and names of all systems on one set."""
     outputs = [system.outputs.get(which) for system in run.systems]
     tokenised = [output.tokenised_bleu if output else None for output in outputs]
     names = [output.names if output else None for output in outputs]
+    seeds = [over.several(which, system.id) for system in run.systems]
     columns = [
         [system.name for system in run.systems],
         mark([scored.bleu for scored in scores.systems], [with_interval(scored) for scored in scores.systems]),
+        mark([one and one.mean for one in seeds], [mean_of(one) for one in seeds]),
         mark(tokenised, [shown(value, "{:.2f}") for value in tokenised]),
         mark([one and one.arrived for one in names], list(map(arrived, names))),
     ]
-    heads, rows = filled_columns(["System", "BLEU", "tokenised BLEU", "names"], list(zip(*columns)))
+    heads, rows = filled_columns(["System", "BLEU", "mean of seeds", "tokenised BLEU", "names"], list(zip(*columns)))
     if len(heads) == 1:
         return None
     caption = f"{SET_NAMES[which].capitalize()}. {'The best of a column is bold.' if len(rows) > 1 else ''}"
@@ -232,6 +166,24 @@ def differences(run: Run, scores: Dict[str, SetScores]) -> Iterator[Html]:
     )
 
 
+def differences_over_seeds(run: Run, over: OverSeeds) -> Iterator[Html]:
+    """The same of the means of systems that were trained several times."""
+    rows = []
+    for pair in run.comparisons:
+        names = join((tag("span", run.systems[i].name, class_="name") for i in pair), " against ")
+        rows.append([names, *(with_seeds(over.pairs.get(which, {}).get(pair)) for which in SETS)])
+    heads, rows = filled_columns(["Systems", *(SET_NAMES[which].capitalize() for which in SETS)], rows)
+    if len(heads) == 1:
+        return
+    yield table("Differences of mean BLEU over all seeds", heads, rows, kind="pairs")
+    yield tag(
+        "p",
+        "\u00b1 is the standard deviation of single trainings, of systems or of their differences. Chance comes in "
+        "twice: other sentences (paired bootstrap, of the mean over seeds) and other trainings (t-test of the seeds).",
+        class_="quiet",
+    )
+
+
 def mark(values: Sequence[Optional[float]], texts: Sequence[str]) -> list:
     """The texts, that of the largest value marked if there are several."""
     known = [value for value in values if value is not None]
@@ -252,11 +204,15 @@ def grid_bleu(results: Results) -> Iterator:
     if not grid:
         yield "results.json has no BLEU for several K and K'."
         return
-    places = [point.per_word for point in grid]
-    lines = grid_lines(grid, "per_word", "bleu")
-    yield line_picture(f"{results.prefix}grid-bleu", "BLEU by K and K'", lines, "K' (logarithmic)", "BLEU", places)
-    values = {(point.k, point.per_word): point.bleu for point in grid}
-    yield matrix("BLEU by K (rows) and K' (columns). The best is bold.", "K", values, "{:.2f}".format, mark_best=True)
+    by_tau = sorted({point.tau for point in grid}, key=lambda tau: tau or 0)
+    for tau in by_tau:
+        mine, of = [point for point in grid if point.tau == tau], f", tau {tau or 0:,.0f}" if len(by_tau) > 1 else ""
+        places, lines = [point.per_word for point in mine], grid_lines(mine, "per_word", "bleu")
+        id = f"{results.prefix}grid-bleu" + (f"-{tau or 0:.0f}" if of else "")
+        yield line_picture(id, f"BLEU by K and K'{of}", lines, "K' (logarithmic)", f"BLEU{of}", places)
+        values = {(point.k, point.per_word): point.bleu for point in mine}
+        caption = f"BLEU by K (rows) and K' (columns){of}. The best is bold."
+        yield matrix(caption, "K", values, "{:.2f}".format, mark_best=True)
     sentences = {point.sentences for point in grid if point.sentences is not None}
     interval = max((point.interval for point in grid if point.interval is not None), default=None)
     if len(sentences) == 1 and interval is not None:
@@ -270,8 +226,10 @@ def grid_bleu(results: Results) -> Iterator:
 
 def decoding_time(results: Results) -> Iterator:
     systems = [system for system in results.run.systems if any(x is not None for x in system.decoding.values())]
-    if not systems:
+    yield from analysis_sections.decoding_times(results)
+    if not systems and not results.run.times:
         yield "results.json has no decoding times."
+    if not systems:
         return
     first = systems[0].decoding.get("ms_per_word")
     rows = []
@@ -286,7 +244,8 @@ def decoding_time(results: Results) -> Iterator:
 
 
 def learning_curves(results: Results) -> Iterator:
-    curves = results.run.curves
+    everything = results.run.curves
+    curves = [curve for curve in everything if curve.seed == everything[0].seed]  # a picture has room for one seed
     longest = max((p.seconds for curve in curves for p in curve.points if p.seconds is not None), default=0)
     unit, seconds = ("hours", 3600) if longest >= 2 * 3600 else ("minutes", 60)
 
@@ -316,7 +275,7 @@ def learning_curves(results: Results) -> Iterator:
         yield "results.json has no learning curves."
         return
     yield pictures
-    ends = [(curve.name, [point for point in curve.points if point.bits is not None][-1:]) for curve in curves]
+    ends = [(curve.name, [point for point in curve.points if point.bits is not None][-1:]) for curve in everything]
     rows = [[name, shown(end.updates), shown(end.bits, "{:.2f}")] for name, points in ends for end in points]
     if rows:
         yield table("The last point of each", ["System", "updates", bits], rows, kind="systems")
@@ -324,6 +283,7 @@ def learning_curves(results: Results) -> Iterator:
 
 def candidate_lists(results: Results) -> Iterator:
     grid = results.run.grid
+    grid = [point for point in grid if point.tau == grid[0].tau]  # lists are the same for all tau
     covered = {(p.k, p.per_word): p.coverage for p in grid if p.coverage is not None}
     lengths = {(p.k, p.per_word): p.mean_list for p in grid if p.mean_list is not None}
     if covered:

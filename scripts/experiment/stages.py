@@ -7,8 +7,9 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Iterable, List, Optional, Sequence
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence
 
 from programs import BIN, program
 from tqdm import tqdm
@@ -47,7 +48,10 @@ class Stages:
             path.parent.mkdir(parents=True, exist_ok=True)
             started = time.monotonic()
             result = work()
-            tqdm.write(f"   {name} took {time.monotonic() - started:,.0f} seconds", file=sys.stderr)
+            seconds = time.monotonic() - started
+            tqdm.write(f"   {name} took {seconds:,.0f} seconds", file=sys.stderr)
+            with written_whole(path.with_suffix(".seconds")) as file:
+                file.write(f"{seconds:.1f}".encode())
             with written_whole(path) as file:
                 file.write(json.dumps(result, ensure_ascii=False).encode())
         try:
@@ -86,6 +90,24 @@ class Stages:
                 except subprocess.TimeoutExpired:
                     passed(1)
         raise UserError("stopped")
+
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        """Commands that start meanwhile take one thread."""
+        before = self.environment
+        self.environment = {**before, "OMP_NUM_THREADS": "1"}
+        try:
+            yield
+        finally:
+            self.environment = before
+
+    def seconds(self) -> Dict[str, float]:
+        """How long the stages took that have ended, by the first part of their names, as if none had run beside."""
+        found: Dict[str, float] = {}
+        for path in sorted((self.out / "stages").glob("*.seconds")):
+            part = path.name.split(".")[0].split("-")[0]
+            found[part] = found.get(part, 0.0) + float(path.read_text())
+        return found
 
     def together(self, works: Iterable[Callable]) -> List:
         """The results of some works, as many at a time as the configuration says."""

@@ -1,0 +1,155 @@
+"""Contrasts: BLEU of some outputs against that of others, over all sentences and over all seeds.
+
+Chance comes in twice: another test set, and another training. The first is sacrebleu's paired bootstrap, with the mean
+over seeds in the place of the score of one system: every sample of sentences is the same for all outputs. The second is
+the t-test of the differences that the single seeds give.
+"""
+
+import functools
+import math
+import statistics
+from dataclasses import dataclass, field
+from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+from sacrebleu.metrics import BLEU
+
+from lv_fairseq.report.analysis import Claim, SeedOutput
+from lv_fairseq.report.part import short
+from lv_fairseq.report.scores import SAMPLES, SEED, Lines, MissingError, options, read_lines
+
+LEVEL = 0.05
+COMES_OUT, DOES_NOT, NOT_SURE, UNKNOWN = "comes out", "does not", "not sure", "not measured"
+
+
+@dataclass(frozen=True)
+class SeedScores:
+    """BLEU of a system by seed, and in each bootstrap sample of its sentences (None without files)."""
+
+    scores: List[float]
+    samples: List[Optional[np.ndarray]] = field(repr=False)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.scores)
+
+    @property
+    def spread(self) -> Optional[float]:
+        """The standard deviation of single trainings."""
+        return statistics.stdev(self.scores) if len(self.scores) > 1 else None
+
+
+class Contrast(NamedTuple):
+    """How much more BLEU, the mean over seeds; how far the seeds are apart; how likely chance alone gives as much."""
+
+    bleu: float
+    seeds: int
+    spread: Optional[float] = None  # of the differences of single seeds
+    p_sentences: Optional[float] = None
+    p_seeds: Optional[float] = None
+
+
+def seed_scores(outputs: Sequence[SeedOutput], references: Lines, notes: List[str], what: str) -> Optional[SeedScores]:
+    """Scores of the outputs of all seeds, from their files; where these cannot be read, those of results.json."""
+    scores, samples = [], []
+    for output in outputs:
+        try:
+            if not references:
+                raise MissingError("")
+            lines = read_lines(output.hypotheses, f"an output of {what}", len(references))
+            score, sampled = resampled(lines, references, output.signature)
+        except MissingError as error:
+            if str(error):
+                notes.append(f"{error} The score is that of results.json.")
+            score, sampled = output.bleu, None
+        if score is None:
+            return None
+        scores.append(score)
+        samples.append(sampled)
+    return SeedScores(scores, samples) if scores else None
+
+
+@functools.cache
+def resampled(hypotheses: Lines, references: Lines, signature: str) -> Tuple[float, np.ndarray]:
+    """BLEU of an output, and of each sample of its sentences (samples), the same ones as those of sacrebleu."""
+    metric = BLEU(**options(signature))
+    try:
+        # the sums that sacrebleu's own bootstrap is made of; what it has in 2.0 and since has these names
+        counts = np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype=np.float64)
+        score = lambda sums: metric._compute_score_from_stats(sums).score
+    except Exception as error:  # a tokeniser that is not installed here
+        raise MissingError(f"sacrebleu cannot score outputs: {short(str(error))}.") from None
+    sums = draws(len(hypotheses)) @ counts  # samples x statistics
+    return float(score(counts.sum(0))), np.array([score(row) for row in sums])
+
+
+@functools.lru_cache(maxsize=2)
+def draws(sentences: int) -> np.ndarray:
+    """How often each sentence is in each sample (samples x sentences)."""
+    chosen = np.random.default_rng(int(SEED)).choice(sentences, size=(SAMPLES, sentences), replace=True)
+    return np.stack([np.bincount(row, minlength=sentences) for row in chosen]).astype(np.float64)
+
+
+def contrast(more: Sequence[SeedScores], less: Sequence[SeedScores]) -> Contrast:
+    """The sum of the scores of ``more`` less that of ``less``."""
+    terms = [*((one, 1) for one in more), *((one, -1) for one in less)]
+    difference = sum(sign * one.mean for one, sign in terms)
+    counts = {len(one.scores) for one, _ in terms}
+    seeds = counts.pop() if len(counts) == 1 else 1  # an ensemble has one output of all seeds
+    p_sentences = None
+    if all(sample is not None for one, _ in terms for sample in one.samples):
+        sampled = sum(sign * np.mean(one.samples, axis=0) for one, sign in terms)
+        p_sentences = bootstrap_p(sampled, difference) if np.any(sampled) else None  # the same outputs
+    if seeds == 1:
+        return Contrast(difference, seeds, None, p_sentences)
+    single = [sum(sign * one.scores[i] for one, sign in terms) for i in range(seeds)]
+    return Contrast(difference, seeds, statistics.stdev(single), p_sentences, t_test(single))
+
+
+def bootstrap_p(sampled: np.ndarray, difference: float) -> float:
+    """sacrebleu's p of a difference: how many samples have one that is larger by chance, that is, further above the
+    mean size of all than the real one is above 0. The same for one seed; smaller than that of a two-sided test."""
+    sizes = np.abs(sampled)
+    larger = int((sizes - sizes.mean() > abs(difference)).sum())
+    return (larger + 1) / (len(sampled) + 1)
+
+
+def t_test(differences: Sequence[float]) -> Optional[float]:
+    """The probability that numbers with a mean of 0 have a mean as far from it (two-sided, Student's t)."""
+    mean, spread = statistics.fmean(differences), statistics.stdev(differences)
+    if spread == 0:
+        return None if mean == 0 else 0.0
+    return t_outside(mean / (spread / math.sqrt(len(differences))), len(differences) - 1)
+
+
+def t_outside(t: float, freedom: int) -> float:
+    """The probability of a t further from 0, by the finite sums for whole degrees of freedom."""
+    angle = math.atan(abs(t) / math.sqrt(freedom))
+    cosine, odd = math.cos(angle), freedom % 2
+    total, term = 0.0, cosine if odd else 1.0
+    for power in range(odd, freedom - 1, 2):  # cos^power, up to cos^(freedom - 2)
+        total += term
+        term *= cosine**2 * (power + 1) / (power + 2)
+    inside = math.sin(angle) * total
+    if odd:
+        inside = 2 / math.pi * (angle + inside)
+    return max(1 - inside, 0.0)
+
+
+class TestedClaim(NamedTuple):
+    claim: Claim
+    contrasts: Mapping[str, Contrast]  # by set
+    verdict: str
+
+
+def verdict(expected: str, found: Optional[Contrast]) -> str:
+    """A claim comes out, or its contrary does, if neither other sentences nor other seeds are likely to undo it. What
+    is only expected not to be below comes out if it is not."""
+    if found is None:
+        return UNKNOWN
+    if expected == "not below" and found.bleu >= 0:
+        return COMES_OUT
+    known = [p for p in (found.p_sentences, found.p_seeds) if p is not None]
+    if not known or max(known) >= LEVEL or found.bleu == 0:
+        return NOT_SURE
+    return COMES_OUT if found.bleu > 0 else DOES_NOT
