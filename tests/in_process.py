@@ -17,7 +17,7 @@ import pieces  # noqa: E402, F401
 import run_experiment  # noqa: E402, F401
 import scoring  # noqa: E402, F401
 import show_names  # noqa: E402, F401
-from preparation import folder  # noqa: E402, F401
+from preparation import folder, segmentation  # noqa: E402, F401
 from preparation.command import main as prepare  # noqa: E402, F401
 from preparation.workers import workers  # noqa: E402, F401
 

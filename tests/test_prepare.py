@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -11,8 +12,12 @@ import sys
 
 import pytest
 from conftest import BIN, ROOT, printed_in_ascii, run
-from in_process import clone, folder, prepare, refused, scoring, workers
+from fairseq import options
+from fairseq.data import encoders
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from in_process import clone, folder, prepare, refused, scoring, segmentation, workers
 
+import lv_fairseq
 from lv_fairseq import Lexicon, UserError
 from lv_fairseq.fingerprint import dictionary_words, fingerprint
 from lv_fairseq.lock import only_one
@@ -81,6 +86,36 @@ def test_the_lexicon_belongs_to_the_data(words):
         path = words / "data" / f"dict.{language}.txt"
         assert lexicon.about["dictionaries"][side] == fingerprint(dictionary_words(path))
     assert lexicon.best("cat") == "Katze"
+
+
+def cut_as_typed(data, flags, text) -> list:
+    """Lines as fairseq-interactive cuts them with these flags."""
+    given = [str(data), "--path", "model.pt", *flags]
+    parsed = options.parse_args_and_arch(
+        options.get_interactive_generation_parser(default_task="lv_translation"), given
+    )
+    cfg = convert_namespace_to_omegaconf(parsed)
+    encoders_ = [x for x in (encoders.build_tokenizer(cfg.tokenizer), encoders.build_bpe(cfg.bpe)) if x is not None]
+    assert len(encoders_) == 1
+    return [encoders_[0].encode(line) for line in text]
+
+
+def typing_flags_said(said: str) -> list:
+    (line,) = (line for line in said.splitlines() if line.startswith("To type or serve raw text"))
+    return shlex.split(line.partition(" also ")[2])
+
+
+@pytest.mark.parametrize("kind", ["words", "sentencepiece"])
+def test_what_is_typed_is_cut_as_the_training_text_with_the_flags_that_are_said(kind, raw, words, tmp_path, capsys):
+    lv_fairseq.register()
+    out = words if kind == "words" else tmp_path / "of pieces"
+    more = () if kind == "words" else ("--segmentation", "sentencepiece", "--vocab-size", 36, "--no-lexicon")
+    prepare(arguments(raw, out, *more))
+    flags = typing_flags_said(capsys.readouterr().out)
+    sources = [source for source, _ in PAIRS] + ["A well-known dog & cat."]
+    expected = {"words": lambda: segmentation.moses("en", sources)}
+    expected["sentencepiece"] = lambda: segmentation.subwords(str(out / "spm.en.model"), sources)
+    assert cut_as_typed(out / "data", flags, sources) == expected[kind]()
 
 
 def contents(folder):

@@ -122,8 +122,8 @@ def test_the_commands_from_raw_text_to_a_report_work_as_they_are_written(tmp_pat
     (tmp_path / "small.yaml").write_text(CONFIG)
     config = {"examples/europarl_en_de/config.yaml": tmp_path / "small.yaml"}
     pasted("docs/experiments.md", tmp_path, FOLDER=raw, **config)
-    assert (tmp_path / "runs" / "mine" / "experiment" / "report.html").is_file()
-    assert list((tmp_path / "runs" / "mine" / "pictures").glob("*.png"))
+    assert (tmp_path / "runs" / "raw" / "experiment" / "report.html").is_file()
+    assert list((tmp_path / "runs" / "raw" / "pictures").glob("*.png"))
 
 
 @pytest.mark.slow

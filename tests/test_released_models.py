@@ -16,6 +16,7 @@ from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretra
 from released import KINDS, changed, generate, lines_of, made, small_released_model, translations
 
 from lv_fairseq import Lexicon, UserError, opening
+from lv_fairseq.fairseq_patches.commands import wrong_flags
 from lv_fairseq.fingerprint import dictionary_words, fingerprint
 from lv_fairseq.lexicon.entries import Entries
 from lv_fairseq.task_config import LargeVocabularyConfig
@@ -250,6 +251,16 @@ def test_languages_that_are_not_those_of_the_checkpoint_are_told_in_one_line(kin
     with pytest.raises(UserError, match="rows") as error:
         generate(model.decoding("--langs", ",".join(model.languages[:-1])) if kind != "m2m" else other_m2m(model))
     assert "\n" not in str(error.value) and str(model.path) in str(error.value)
+
+
+def test_a_pair_without_data_and_a_language_that_the_model_lacks_are_told_in_one_line():
+    model = made("nllb")
+    with pytest.raises(UserError, match=r"^there is no test data of eng_Latn-fra_Latn in .*: binarise it first$"):
+        generate(model.decoding("-t", "fra_Latn"))
+    with pytest.raises(ValueError) as error:
+        generate(model.decoding("-t", "xyz_Latn"))
+    line = wrong_flags(error.value)
+    assert line.startswith("language pair eng_Latn-xyz_Latn contains languages") and "\n" not in line
 
 
 def other_m2m(model) -> list:

@@ -40,7 +40,7 @@ def lists(names) -> tuple:
 
 
 def translator_of(*flags, most_words: int = 200) -> Translator:
-    return serve.load(serve.configure([str(x) for x in flags]), most_words)
+    return Translator(serve.configure([str(x) for x in flags]), most_words)
 
 
 def answers(translator: Translator, texts, settings: Settings = None, together: bool = True) -> list:
@@ -393,6 +393,15 @@ def test_foreign_pages_and_names_are_refused(client):
     assert client.ask("GET", "/", host="127.0.0.1.evil.example:8000")[0] == 403
     status, headers, answer = client.ask("POST", "/translate", TEXT, sec_fetch_site="cross-site", origin="http://evil")
     assert status == 403 and list(answer) == ["error"]
+    assert client.ask("POST", "/translate", TEXT, origin="http://evil")[0] == 403
+    assert client.ask("POST", "/translate", TEXT, origin="null")[0] == 403
+    assert client.ask("POST", "/translate", TEXT, origin="http://127.0.0.1:8000")[0] == 200
+    assert (
+        Client(client.worker, hosts=None).ask("POST", "/translate", TEXT, host="10.0.0.1", origin="http://evil")[0]
+        == 403
+    )
+    behind_a_proxy = Client(client.worker, hosts={"127.0.0.1", "translate.example"})
+    assert behind_a_proxy.ask("POST", "/translate", TEXT, origin="https://translate.example")[0] == 200
     assert not [name for name in headers if name.startswith("access-control")]
     assert client.ask("POST", "/translate", TEXT, sec_fetch_site="same-origin")[0] == 200
     assert Client(client.worker, hosts=None).ask("GET", "/health", host="translate.example")[0] == 200

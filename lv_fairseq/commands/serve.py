@@ -4,13 +4,24 @@ import argparse
 import logging
 import os
 import sys
-from typing import List, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 from lv_fairseq.errors import UserError, behind, command
 from lv_fairseq.processes import signals_as_exit
 
 logger = logging.getLogger("lv_fairseq.serving")
 
+USAGE = "lv-serve DATA --path CHECKPOINT [flags]; lv-serve --help lists them"
+DESCRIPTION = """\
+Serves a trained model: a page to play with, and a JSON API (POST /translate with {"text": "..."}).
+
+  lv-serve data --path model/checkpoint_best.pt --lexicon lexicon --candidate-frequent 5000 \\
+      --unk-replacement lexicon-lowercase --copy-rare-words 20 --port 8000
+
+Sentences are taken as fairseq-interactive takes them: in the words that the model was trained on, or as people type
+them with the --tokenizer or --bpe that its text was made with (scripts/prepare prints them). The flags of lv-serve
+itself (--host, --port, --timeout, ...) are the last ones below; all others are those of fairseq-interactive.
+"""
 LOG = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"  # as fairseq's commands
 
 
@@ -85,9 +96,10 @@ def configure(flags: Sequence[str]):
         parser = options.get_interactive_generation_parser(default_task="lv_translation")
     finally:
         sys.argv = arguments
-    parser.prog = "lv-serve"
+    parser.prog, parser.usage, parser.description = "lv-serve", USAGE, DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_flags(parser.add_argument_group("lv-serve").add_argument)
-    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, flags))
+    return in_one_line(lambda: convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, flags)))
 
 
 def without_own_user_dir(flags: Sequence[str]) -> List[str]:
@@ -99,13 +111,12 @@ def without_own_user_dir(flags: Sequence[str]) -> List[str]:
     return others if own else ["--user-dir", args.user_dir, *others]
 
 
-def load(cfg, most_words: int):
-    """What translates; whatever fairseq says of wrong flags is said in one line."""
+def in_one_line(work: Callable):
+    """The result of some work of fairseq; whatever it says of wrong flags is said in one line."""
     from lv_fairseq.fairseq_patches.commands import wrong_flags
-    from lv_fairseq.serving.translator import Translator
 
     try:
-        return Translator(cfg, most_words)
+        return work()
     except Exception as error:
         line = behind(error) or wrong_flags(error)
         if line is None:
@@ -125,11 +136,12 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         if missing not in ("starlette", "uvicorn"):
             raise
         raise UserError(f"lv-serve needs {missing}: pip install 'lv_fairseq[serve]'") from None
+    from lv_fairseq.serving.translator import Translator
     from lv_fairseq.serving.worker import Worker
 
     cfg = configure(others)
     bound = server.bind(args.host, args.port)
-    translator = load(cfg, args.max_request_words)
+    translator = in_one_line(lambda: Translator(cfg, args.max_request_words))
     worker = Worker(translator, args.max_queue)
     limits = api.Limits(translator.most_words, args.max_request_sentences, args.timeout)
     hosts = server.known_hosts(bound, args.host, args.allow_host)

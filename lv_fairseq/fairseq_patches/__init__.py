@@ -15,6 +15,7 @@ def apply() -> None:
     """All that needs nothing else of this package, once."""
     show_in_one_line()
     commands.show_every_flag_in_help()
+    commands.leave_out_warnings_of_hydra()
     commands.name_wrong_flags()
     commands.answer_every_line()
     checkpoints.load_safely()

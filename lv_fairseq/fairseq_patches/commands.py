@@ -2,10 +2,12 @@
 
 import argparse
 import fileinput
+import logging
 import multiprocessing
 import os
 import sys
 import traceback
+import warnings
 from typing import Optional
 
 from fairseq.distributed import utils as distributed_utils
@@ -30,6 +32,23 @@ def show_every_flag_in_help() -> None:
         show(action, parser, *args, **kwargs)
 
     argparse._HelpAction.__call__ = show_the_second_time
+
+
+# what hydra says of how fairseq calls it
+OF_HYDRA = (
+    r"hydra\.experimental\.",
+    r"\s*The version_base parameter is not specified",
+    r"In '.*': Usage of deprecated keyword",
+    r"\s*'.*' is validated against ConfigStore schema",
+    r"\s*The strict flag in the compose API is deprecated",
+)
+
+
+def leave_out_warnings_of_hydra() -> None:
+    """20 lines at the start of every command, which hide the one that counts, and of which no user can do anything."""
+    for message in OF_HYDRA:
+        warnings.filterwarnings("ignore", message, UserWarning)
+    logging.getLogger("hydra").setLevel(logging.INFO)
 
 
 def name_wrong_flags() -> None:
@@ -60,6 +79,10 @@ def wrong_flags(error: BaseException) -> Optional[str]:
         return "--fp16 does not go with --bf16 or --tpu: leave out one of them"
     if isinstance(error, ValueError) and str(error).endswith(" is required!"):  # of a registry, such as optimizer
         return f"--{error}"
+    if isinstance(error, ValueError) and str(error).startswith("language pair "):  # of --langs, or its file
+        return f"{error}: name languages that the model has"
+    if "tokenizer.source_lang=null" in str(error) or "tokenizer.target_lang=null" in str(error):  # hydra's words
+        return "--tokenizer wants to know the languages: give -s/--source-lang and -t/--target-lang"
     if isinstance(error, ValueError) and str(error).startswith("Seed must be between"):
         return f"--seed: {error}, also after fairseq has added the number of the epoch"
     return None

@@ -96,12 +96,26 @@ def foreign(scope: Dict, hosts: Optional[Collection[str]]) -> Optional[str]:
     """Why a request is not one of our own page or of a program on this machine; None if it may be."""
     headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
     host = headers.get(b"host", "")
-    name = host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]
-    if hosts is not None and name.lower() not in hosts:
+    if hosts is not None and name_of(host) not in hosts:
         return "the Host header names another machine: call the server by its address, or start it with --allow-host"
-    if scope["method"] == "POST" and headers.get(b"sec-fetch-site", "none") not in ("same-origin", "none"):
+    if scope["method"] == "POST" and of_another_site(headers, host, hosts or ()):
         return "a page of another site may not ask"
     return None
+
+
+def name_of(host: str) -> str:
+    """Without the port."""
+    return (host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]).lower()
+
+
+def of_another_site(headers: Dict[bytes, str], host: str, hosts: Collection[str]) -> bool:
+    """Browsers say so themselves, but not to an address of the network without TLS: there they name the page's origin.
+    Programs send neither."""
+    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+    if site is not None or origin is None:
+        return site not in (None, "same-origin", "none")
+    asking = origin.partition("://")[2]
+    return asking != host and name_of(asking) not in hosts
 
 
 class Api:

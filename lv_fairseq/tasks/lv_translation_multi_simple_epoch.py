@@ -37,6 +37,15 @@ class LVTranslationMultiSimpleEpochTask(LanguageTokens, TranslationMultiSimpleEp
         for flag in (flag for flag, given in refused.items() if given):
             raise UserError(f"{flag} does not work with data of several language pairs: leave it out")
 
+    def load_dataset(self, split, epoch=1, combine=False, **kwargs):
+        try:
+            super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        except KeyError as error:  # of fairseq's table of shards, by kind of data and language pair
+            if not str(error.args[0]).startswith("main:"):
+                raise
+            pair = error.args[0].partition(":")[2]
+            raise UserError(f"there is no {split} data of {pair} in {self.cfg.data}: binarise it first") from None
+
     @property
     def source_frame(self) -> Frame:
         before = self.args.langtoks["main"][0] and not self.args.lang_tok_replacing_bos_eos

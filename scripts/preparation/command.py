@@ -248,3 +248,14 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     with printing():
         data = shlex.quote(str(args.out / "data"))
         print(f"{args.out} is ready: fairseq-train {data} --user-dir lv_fairseq --task lv_translation ...")
+        print(
+            f"To type or serve raw text later, give fairseq-interactive or lv-serve: {shlex.join(typing_flags(args))}"
+        )
+
+
+def typing_flags(args: argparse.Namespace) -> List[str]:
+    """With which fairseq-interactive cuts what is typed as the training text was cut."""
+    flags = ["-s", args.source_lang, "-t", args.target_lang]
+    if args.segmentation == "words":
+        return [*flags, "--tokenizer", "moses", "--moses-no-escape", "--moses-no-dash-splits"]
+    return [*flags, "--bpe", "sentencepiece", "--sentencepiece-model", str(args.out / f"spm.{args.source_lang}.model")]
