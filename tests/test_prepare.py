@@ -102,7 +102,7 @@ def cut_as_typed(data, flags, text) -> list:
 
 def typing_flags_said(said: str) -> list:
     (line,) = (line for line in said.splitlines() if line.startswith("To type or serve raw text"))
-    return shlex.split(line.partition(" also ")[2])
+    return shlex.split(line.partition(": ")[2])
 
 
 @pytest.mark.parametrize("kind", ["words", "sentencepiece"])

@@ -63,7 +63,8 @@ translate unreplaced "${lists[@]}" --print-alignment soft
 translate test "${lists[@]}" --unk-replacement lexicon-lowercase
 tail -n 2 "$out/test.log" | head -n 1
 
-step "7. Three sentences whose names no dictionary has: source, reference, translation, with replaced words in [ ]"
+step "7. Three sentences with names that no dictionary has: source, reference, translation; replaced words stand in [ ],
+   the model has written all others by itself"
 $tied python scripts/show_names.py --dict "$out/data/dict.src.txt" --source "$out/text/test.src" \
   --reference "$out/text/test.tgt" --output "$out/test.out" --unreplaced "$out/unreplaced.out" --sentences 3
 

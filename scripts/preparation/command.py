@@ -248,9 +248,8 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     with printing():
         data = shlex.quote(str(args.out / "data"))
         print(f"{args.out} is ready: fairseq-train {data} --user-dir lv_fairseq --task lv_translation ...")
-        print(
-            f"To type or serve raw text later, give fairseq-interactive or lv-serve: {shlex.join(typing_flags(args))}"
-        )
+        flags = shlex.join(typing_flags(args))
+        print(f"To type or serve raw text later, give fairseq-interactive or lv-serve: {flags}")
 
 
 def typing_flags(args: argparse.Namespace) -> List[str]:
