@@ -2,7 +2,7 @@
 
     python benchmarks/bench.py --source text.en --target text.de        # any tokenised parallel text
     python benchmarks/bench.py --quick --only updates decoding          # some sections only
-    python benchmarks/bench.py --more training_runs:--source=train.en   # flags of a section: its own texts
+    python benchmarks/bench.py --more "training_runs:--minutes 1"      # flags of a section
 
 Sections, one after the other, each a process of its own: an update (updates) and whole trainings (training_runs), a
 decoded word (decoding), the first sentence from a cold start (start), aligning and partitioning (lexicon). What they
@@ -16,6 +16,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import time
@@ -52,7 +53,7 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=Path("runs/bench"), metavar="DIR", help="(default: runs/bench)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="(default: benchmarks, with --quick WORK)")
     parser.add_argument("--keep", action="store_true", help="sections that WORK has already are not measured again")
-    parser.add_argument("--more", action="append", default=[], metavar="SECTION:FLAG=VALUE", help="flags of a section")
+    parser.add_argument("--more", action="append", default=[], metavar="SECTION:FLAGS", help="flags of a section")
     args = parser.parse_args(argv)
     if (args.source is None) != (args.target is None):
         parser.error("--source and --target go together")
@@ -86,7 +87,8 @@ def measure(section: str, args: argparse.Namespace) -> List[Row]:
         flags = ["--out", out.resolve(), *(["--quick"] if args.quick else [])]
         if args.source is not None and section != "training_runs":  # which has test texts too: --more names them
             flags += ["--source", args.source.resolve(), "--target", args.target.resolve()]
-        flags += [more.partition(":")[2] for more in args.more if more.startswith(f"{section}:")]
+        for more in args.more:
+            flags += shlex.split(more.partition(":")[2]) if more.startswith(f"{section}:") else []
         command = [sys.executable, "-m", f"side_by_side.{section}", *map(str, flags)]
         child = start(command, cwd=HERE)
         try:
