@@ -91,8 +91,9 @@ test-faults: install
 	  failed=$$?; cat $$FAULTS_FIGURES; rm -f $$FAULTS_FIGURES; exit $$failed
 
 # Without vector instructions, and with the order of additions that MKL takes on every CPU. These files do not compute:
-NO_NUMERICS := alignment builtin_aligner coverage demo_corpus disk_full fuzzed_lines killed_training lexicon* \
-  lost_worker make outputs prepare readme report site symmetrize versions
+NO_NUMERICS := alignment bench bench_lexicon bench_start bench_training_runs builtin_aligner contrasts coverage demo_corpus \
+  dictionary_file disk_full examples fuzzed_lines killed_training lexicon* \
+  lost_worker make outputs padding plan prepare readme report* site start symmetrize versions
 test-numerics: install
 	ATEN_CPU_CAPABILITY=default $(QUICK_TESTS) $(NO_NUMERICS:%=--ignore-glob='tests/test_%.py')
 	MKL_CBWR=COMPATIBLE $(QUICK_TESTS) $(NO_NUMERICS:%=--ignore-glob='tests/test_%.py')
