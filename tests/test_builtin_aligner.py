@@ -16,7 +16,7 @@ from slow_aligner import NULL, SlowAligner
 
 from lv_fairseq.alignment.builtin import entries as entries_of
 from lv_fairseq.alignment.builtin.diagonal import Tension, feature, prior
-from lv_fairseq.alignment.builtin.entries import chunks_of, find_entries
+from lv_fairseq.alignment.builtin.entries import chunks_of, each_cell_once, find_entries, keys_of
 from lv_fairseq.alignment.builtin.model import Model, Settings
 from lv_fairseq.alignment.builtin.shelf import Shelf
 from lv_fairseq.alignment.builtin.text import read
@@ -156,11 +156,15 @@ def nothing(done) -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.01])
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("chunk, memory, threads", [(1 << 18, 1 << 28, 1), (60, 0, 1), (60, 500, 3)])
+@pytest.mark.parametrize(
+    "chunk, cells, memory, threads",
+    [(1 << 18, 32, 1 << 28, 1), (1 << 18, 0, 1 << 28, 1), (60, 32, 0, 1), (60, 2, 500, 3), (60, 0, 500, 1)],
+)
 def test_tables_tension_and_alignments_are_those_of_the_slow_model(
-    tmp_path, monkeypatch, alpha, reverse, chunk, memory, threads
+    tmp_path, monkeypatch, alpha, reverse, chunk, cells, memory, threads
 ):
     monkeypatch.setattr(entries_of, "CHUNK", chunk)
+    monkeypatch.setattr(entries_of, "CELLS", cells)
     monkeypatch.setattr(entries_of, "BUFFER", 50)
     monkeypatch.setattr(entries_of, "Shelf", lambda folder: Shelf(folder, memory))
     pairs = random_pairs(5)
@@ -262,6 +266,39 @@ def test_chunks_hold_each_pair_once(tmp_path_factory, lengths, most):
         assert sum(n for n, _, _ in chunk.runs) == chunk.pairs
     assert [c.tokens.start for c in chunks[1:]] == [c.tokens.stop for c in chunks[:-1]]
     assert chunks[-1].tokens.stop == sum(j for _, j in lengths) and chunks[-1].given.stop == sum(i for i, _ in lengths)
+
+
+@given(st.integers(1, 300), st.lists(st.integers(0, 299), min_size=1, max_size=100))
+def test_links_are_ticked_off_or_sorted_with_one_result(size, numbers):
+    cells = np.array([number % size for number in numbers])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entries_of, "CELLS", 0)
+        by_sorting = each_cell_once(cells, size)
+        patch.setattr(entries_of, "CELLS", size)
+        in_a_grid = each_cell_once(cells, size)
+    for found, places in (by_sorting, in_a_grid):
+        assert found.tolist() == sorted(set(cells.tolist())) and places.dtype == np.uint16
+        assert found[places].tolist() == cells.tolist()
+
+
+def test_keys_do_not_overflow():
+    words = np.array([70_000, 0, 2**31 - 1], dtype=np.int32)
+    keys = keys_of(words, words[::-1], 2**31 - 1)  # a Python number does not make 8 bytes of 4
+    assert keys.dtype == np.int64
+    most = 2**31 - 1
+    assert keys.tolist() == [70_000 * most + most, 0, most * most + 70_000]
+
+
+def test_short_sentences_of_many_words_take_little_memory(tmp_path):
+    (tmp_path / "corpus").write_text("".join(f"a{i} ||| b{i}\n" for i in range(60_000)))
+    memory = 1500 << 20  # of addresses, which a grid of 60,000 by 60,000 words does not fit into
+    result = built_in(
+        *("-i", tmp_path / "corpus", "-d", "-o", "-v", "-I", 2),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (memory, memory)),
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == b"0-0\n" * 60_000
 
 
 def test_progress_inside_an_iteration(tmp_path):

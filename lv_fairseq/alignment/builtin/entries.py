@@ -16,6 +16,7 @@ from .text import Text
 from .threads import in_turn
 
 CHUNK = 1 << 18  # links
+CELLS = 32  # of a grid, for a link, at most
 BUFFER = 1 << 22  # keys that wait to be merged
 MOST = 1 << 32  # entries that 4 bytes can number
 
@@ -94,27 +95,50 @@ def find_entries(text: Text, folder: str, threads: int, told: Callable[[int], No
         shelf.replace(chunk.entries, entries)
         done += chunk.pairs
         told(done)
-    starts = np.searchsorted(every, np.arange(len(text.given.words) + 1) * words)
+    starts = np.searchsorted(every, np.arange(len(text.given.words) + 1, dtype=np.int64) * words)
     return Entries(chunks, shelf, starts, (every % words).astype(np.int32))
 
 
 def distinct(text: Text, chunk: Chunk) -> Tuple[np.ndarray, np.ndarray]:
-    """Of each link the place of its key among those of the chunk; these, int64, sorted. A key is given word * words +
-    predicted word.
-
-    Instead of sorting links, they are ticked off in a grid, given words of the chunk by its predicted words. It has
-    some 20 cells a link.
-    """
+    """Of each link the place of its key among those of the chunk; these, int64, sorted (`keys_of`)."""
     given, rows = np.unique(text.given.tokens[chunk.given], return_inverse=True)
     predicted, columns = np.unique(text.predicted.tokens[chunk.tokens], return_inverse=True)
     cells = cells_of(chunk, rows * len(predicted), columns)
-    there = np.zeros(len(given) * len(predicted), dtype=bool)
+    found, places = each_cell_once(cells, len(given) * len(predicted))
+    rows, columns = np.divmod(found, len(predicted))
+    return places, keys_of(given[rows], predicted[columns], len(text.predicted.words))
+
+
+def each_cell_once(cells: np.ndarray, size: int) -> Tuple[np.ndarray, np.ndarray]:
+    """The cells, each once, sorted; and of each link the place of its cell among these.
+
+    Instead of sorting links, they are ticked off in a grid, given words of the chunk by its predicted words. It often
+    has some 20 cells a link. In short sentences nearly every word may be another, and the grid has thousands: there,
+    links are sorted.
+
+    Args:
+        cells: intp [links]
+        size: of the grid
+    """
+    if size > CELLS * len(cells):
+        found, places = np.unique(cells, return_inverse=True)
+        return found, places.astype(smallest(len(found)))
+    there = np.zeros(size, dtype=bool)
     there[cells] = True
     found = np.flatnonzero(there)
-    ranks = np.empty(len(there), dtype=np.uint16 if len(found) <= 1 << 16 else np.uint32)
+    ranks = np.empty(size, dtype=smallest(len(found)))
     ranks[found] = np.arange(len(found), dtype=ranks.dtype)
-    rows, columns = np.divmod(found, len(predicted))
-    return ranks[cells], given[rows] * np.int64(len(text.predicted.words)) + predicted[columns]
+    return found, ranks[cells]
+
+
+def smallest(size: int) -> type:
+    """The type for places among so many."""
+    return np.uint16 if size <= 1 << 16 else np.uint32
+
+
+def keys_of(given: np.ndarray, predicted: np.ndarray, words: int) -> np.ndarray:
+    """int64: given word * words + predicted word. ``words``: how many predicted words there are in all"""
+    return given.astype(np.int64) * words + predicted
 
 
 def cells_of(chunk: Chunk, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
