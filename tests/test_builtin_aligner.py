@@ -83,6 +83,17 @@ def test_the_built_in_aligner_on_a_full_disk(tmp_path):
             assert result.stderr.splitlines()[-1] == b"error: No space left on device"
 
 
+@pytest.mark.parametrize("closed", [[1], [2], [0, 1, 2]])
+def test_the_built_in_aligner_without_an_output(tmp_path, closed):
+    known_corpus(tmp_path, 50)
+    flags = ("-i", tmp_path / "corpus", "-d", "-o", "-v", "-p")
+    assert built_in(*flags, tmp_path / "table").returncode == 0
+    result = built_in(*flags, tmp_path / "other", preexec_fn=lambda: [os.close(number) for number in closed])
+    assert result.returncode == 0 and b"Traceback" not in result.stderr
+    assert (tmp_path / "other").read_bytes() == (tmp_path / "table").read_bytes()
+    assert (result.stdout == b"") == (1 in closed)
+
+
 def test_the_built_in_aligner_notices_that_half_of_its_output_is_lost(tmp_path):
     known_corpus(tmp_path)
     flags = ("-i", tmp_path / "corpus", "-d", "-o", "-v")

@@ -46,7 +46,7 @@ def main(argv: List[str]) -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     options = parse(argv[1:])
     if "-i" not in options:
-        sys.stderr.write(USAGE.format(program=argv[0]))
+        tell(USAGE.format(program=argv[0]))
         sys.exit(1)
     check(options)
     try:
