@@ -16,7 +16,7 @@ from .dots import Dots, tell
 from .entries import find_entries
 from .model import Model, Settings
 from .output import print_alignments, wanted, write_table
-from .text import LONGEST, BadLineError, count_lines, read
+from .text import BadLineError, count_lines, read
 
 USAGE = """Usage: {program} -i corpus [options]
   -i: lines `source words ||| target words` (required)
@@ -110,14 +110,14 @@ def align(options: Dict[str, str]) -> None:
     out = None if table is None else open(table, "w", encoding="utf-8", newline="\n")  # fail now, not hours later
     settings = Settings(number(options, "-q", 0.08), ALPHA if "-v" in options else 0.0)
     model = start(path, reverse, settings)
-    pairs, used = model.text.pairs, len(model.text.order)
+    pairs = model.text.pairs
     for i in range(1, iterations):
         tell(f"ITERATION {i}\n")
-        model.learn(Dots(pairs, used).told)
+        model.learn(Dots(pairs, pairs).told)
         tell("\n")
     tell(f"ITERATION {iterations} (FINAL)\n")
     if wanted(sys.stdout):
-        positions = model.align(Dots(pairs, used).told)
+        positions = model.align(Dots(pairs, pairs).told)
         tell("\n")
         # not sys.stdout itself: with PYTHONUNBUFFERED it drops what a nearly full disk does not take
         with open(sys.stdout.fileno(), "w", encoding="ascii", newline="\n", closefd=False) as alignments:
@@ -136,13 +136,8 @@ def start(path: str, reverse: bool, settings: Settings) -> Model:
         fail(f"{path} is empty")
     dots = Dots(pairs, 3 * pairs)
     text = read(path, reverse, dots.told)
-    used = len(text.order)
-    if used == 0:
-        fail(f"{path}: all pairs have more than {LONGEST} words a side")
     entries = find_entries(text, folder_of(path), threads(), lambda done: dots.told(pairs + done))
     tell("\n")
-    if used < pairs:
-        tell(f"{pairs - used} pairs with more than {LONGEST} words a side are not used\n")
     text.given.tokens = text.given.tokens[:0]  # are in the entries now
     return Model(text, entries, settings, threads())
 

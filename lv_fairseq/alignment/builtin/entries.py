@@ -23,16 +23,18 @@ MOST = 1 << 32  # entries that 4 bytes can number
 
 @dataclass
 class Chunk:
-    """Pairs that are side by side in the order of the text.
+    """Pairs that are side by side in the order of the text, or some predicted words of one long pair.
 
     ``runs`` are of pairs of the same lengths: (pairs, predicted words of each, given words of each). Links are in the
     order [pair, predicted word, given word].
     """
 
     runs: List[Tuple[int, int, int]]
-    pairs: int
+    pairs: int  # that end in this chunk
     tokens: slice  # of the predicted side
     given: slice  # tokens of the given side
+    before: int = 0  # of a long pair: predicted words that other chunks have
+    whole: int = 0  # of a long pair: all its predicted words
     entries: int = -1  # numbers on the shelf
     places: int = -1
 
@@ -48,7 +50,7 @@ class Entries:
 
 
 def chunks_of(text: Text, most: int) -> Iterator[Chunk]:
-    """Of at most ``most`` links, unless a single pair has more."""
+    """Of at most ``most`` links, unless a single predicted word has more."""
     given, predicted = (side.lengths[text.order].astype(np.int64) for side in (text.given, text.predicted))
     change = np.flatnonzero((np.diff(given) != 0) | (np.diff(predicted) != 0)) + 1
     begins, ends = np.append(0, change).tolist(), np.append(change, len(given)).tolist()
@@ -63,10 +65,14 @@ def chunks_of(text: Text, most: int) -> Iterator[Chunk]:
     for begin, end in zip(begins, ends):
         i, j = int(given[begin]), int(predicted[begin])
         left = end - begin
+        if i * j > most and runs:
+            yield chunk()
+            runs, links = [], 0
+        while left and i * j > most:
+            yield from parts(first, j, i, max(1, most // i))
+            first[0], first[1], left = first[0] + j, first[1] + i, left - 1
         while left:
-            n = max(0, min(left, (most - links) // (i * j)))
-            if n == 0 and not runs:
-                n = 1
+            n = min(left, (most - links) // (i * j))
             if n:
                 runs.append((n, j, i))
                 links += n * i * j
@@ -76,6 +82,15 @@ def chunks_of(text: Text, most: int) -> Iterator[Chunk]:
                 runs, links = [], 0
     if runs:
         yield chunk()
+
+
+def parts(first: List[int], j: int, i: int, most: int) -> Iterator[Chunk]:
+    """A pair with too many links for a chunk, at most ``most`` predicted words at a time. ``first``: its first tokens,
+    predicted and given."""
+    for before in range(0, j, most):
+        n = min(most, j - before)
+        tokens, given = slice(first[0] + before, first[0] + before + n), slice(first[1], first[1] + i)
+        yield Chunk([(1, n, i)], int(before + n == j), tokens, given, before, j)
 
 
 def find_entries(text: Text, folder: str, threads: int, told: Callable[[int], None]) -> Entries:
