@@ -1,8 +1,8 @@
 """fast_align's command line.
 
 Memory: about 30 bytes a pair, 14 a token, 200 a distinct word and 40 an entry of the table (a pair of words that stand
-in a sentence pair together), and 256 MB of what is kept of links; the rest of that, about 6 bytes a link, is in a file without a name in
-the folder of the corpus. Links are the words of one side times those of the other.
+in a sentence pair together), and 256 MB of what is kept of links; the rest of that, about 6 bytes a link, is in a file
+without a name in the folder of the corpus. Links are the words of one side times those of the other.
 """
 
 import getopt
