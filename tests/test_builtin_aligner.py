@@ -16,7 +16,7 @@ from slow_aligner import NULL, SlowAligner
 
 from lv_fairseq.alignment.builtin import entries as entries_of
 from lv_fairseq.alignment.builtin.diagonal import Tension, feature, prior
-from lv_fairseq.alignment.builtin.entries import chunks_of, find_entries
+from lv_fairseq.alignment.builtin.entries import chunks_of, each_cell_once, find_entries, keys_of
 from lv_fairseq.alignment.builtin.model import Model, Settings
 from lv_fairseq.alignment.builtin.shelf import Shelf
 from lv_fairseq.alignment.builtin.text import read
@@ -83,6 +83,17 @@ def test_the_built_in_aligner_on_a_full_disk(tmp_path):
             assert result.stderr.splitlines()[-1] == b"error: No space left on device"
 
 
+@pytest.mark.parametrize("closed", [[1], [2], [0, 1, 2]])
+def test_the_built_in_aligner_without_an_output(tmp_path, closed):
+    known_corpus(tmp_path, 50)
+    flags = ("-i", tmp_path / "corpus", "-d", "-o", "-v", "-p")
+    assert built_in(*flags, tmp_path / "table").returncode == 0
+    result = built_in(*flags, tmp_path / "other", preexec_fn=lambda: [os.close(number) for number in closed])
+    assert result.returncode == 0 and b"Traceback" not in result.stderr
+    assert (tmp_path / "other").read_bytes() == (tmp_path / "table").read_bytes()
+    assert (result.stdout == b"") == (1 in closed)
+
+
 def test_the_built_in_aligner_notices_that_half_of_its_output_is_lost(tmp_path):
     known_corpus(tmp_path)
     flags = ("-i", tmp_path / "corpus", "-d", "-o", "-v")
@@ -129,12 +140,19 @@ def test_words_that_other_programs_keep_for_themselves(tmp_path):
     assert result.stdout.split(b"\n")[0] == b"0-0 1-1"
 
 
-def test_a_sentence_too_long_for_the_built_in_aligner(tmp_path):
-    (tmp_path / "corpus").write_text("a b ||| x y\n" * 20 + "a " * 2000 + "||| x\n")
-    result = built_in("-i", tmp_path / "corpus", "-d", "-o", "-v", "-p", tmp_path / "table")
-    assert result.returncode == 0 and b"1 pairs with more than 1024 words" in result.stderr
-    lines = result.stdout.split(b"\n")
-    assert len(lines) == 22 and lines[20] == b""  # a line all the same
+@pytest.mark.parametrize("flags", [[], ["-r"]])
+def test_no_sentence_is_too_long_for_the_built_in_aligner(tmp_path, flags):
+    known = "a ||| x\nb ||| y\n" * 20
+    long = f"{'a ' * 1100}b ||| {'x ' * 1100}y\n"
+    longer = f"{'a ' * 40_000}b ||| y\n" if not flags else f"b ||| {'x ' * 40_000}y\n"  # more than 2 bytes count
+    (tmp_path / "corpus").write_text(known + long + longer)
+    # each of so many words is so unlikely that NULL must be more so
+    result = built_in("-i", tmp_path / "corpus", "-d", "-o", "-v", "-I", 3, "-q", 1e-9, *flags)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.decode().split("\n")
+    assert len(lines) == 43 and lines[41] == ("0-40000" if flags else "40000-0")
+    links = [tuple(map(int, link.split("-"))) for link in lines[40].split()]
+    assert len(links) == 1101 and links[-1] == (1100, 1100)
 
 
 # --- the model, against one that is computed word by word ---
@@ -156,11 +174,15 @@ def nothing(done) -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.01])
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("chunk, memory, threads", [(1 << 18, 1 << 28, 1), (60, 0, 1), (60, 500, 3)])
+@pytest.mark.parametrize(
+    "chunk, cells, memory, threads",
+    [(1 << 18, 32, 1 << 28, 1), (1 << 18, 0, 1 << 28, 1), (60, 32, 0, 1), (60, 2, 500, 3), (10, 0, 500, 2)],
+)
 def test_tables_tension_and_alignments_are_those_of_the_slow_model(
-    tmp_path, monkeypatch, alpha, reverse, chunk, memory, threads
+    tmp_path, monkeypatch, alpha, reverse, chunk, cells, memory, threads
 ):
     monkeypatch.setattr(entries_of, "CHUNK", chunk)
+    monkeypatch.setattr(entries_of, "CELLS", cells)
     monkeypatch.setattr(entries_of, "BUFFER", 50)
     monkeypatch.setattr(entries_of, "Shelf", lambda folder: Shelf(folder, memory))
     pairs = random_pairs(5)
@@ -169,7 +191,7 @@ def test_tables_tension_and_alignments_are_those_of_the_slow_model(
     slow = SlowAligner(pairs, 4, 0.2, alpha)
     text = read(str(tmp_path / "corpus"), reverse, nothing)
     entries = find_entries(text, str(tmp_path), threads, nothing)
-    assert (len(entries.chunks) > 5) == (chunk == 60) and (entries.shelf.file is not None) == (memory < 1000)
+    assert (len(entries.chunks) > 5) == (chunk <= 60) and (entries.shelf.file is not None) == (memory < 1000)
     model = Model(text, entries, Settings(0.2, alpha), threads)
     for _ in range(3):
         model.learn(nothing)
@@ -233,11 +255,11 @@ def test_nothing_depends_on_the_number_of_threads(tmp_path):
 
 
 def test_the_prior_is_a_probability_and_the_closed_form_is_its_sum():
-    shapes = {(1, 1): 3, (4, 7): 2, (7, 4): 1, (5, 5): 4, (200, 1000): 1}
+    shapes = {(1, 1): 3, (4, 7): 2, (7, 4): 1, (5, 5): 4, (200, 1000): 1, (2, 40_000): 1}
     for tension in (0.1, 4.0, 14.0):
         expected = []
         for j, i in sorted(shapes):
-            weights = prior(j, i, tension)
+            weights = prior(np.arange(1, j + 1), j, i, tension)
             assert weights.sum(axis=1) == pytest.approx(1)
             expected += (weights * feature(np.arange(1, j + 1), j, i)).sum(axis=1).tolist()
         assert Tension(shapes).expected(tension) == pytest.approx(expected, rel=1e-6, abs=1e-9)
@@ -256,12 +278,51 @@ def test_chunks_hold_each_pair_once(tmp_path_factory, lengths, most):
     path = tmp_path_factory.mktemp("chunks") / "corpus"
     write_pairs(path, [(["a"] * i, ["b"] * j) for i, j in lengths])
     chunks = list(chunks_of(read(str(path), False, nothing), most))
-    assert sorted((i, j) for c in chunks for n, j, i in c.runs for _ in range(n)) == sorted(lengths)
-    for chunk in chunks:
-        assert sum(n * j * i for n, j, i in chunk.runs) <= most or chunk.pairs == 1
-        assert sum(n for n, _, _ in chunk.runs) == chunk.pairs
+    whole = [(i, c.whole or j) for c in chunks for n, j, i in c.runs for _ in range(n) if c.before == 0]
+    assert sorted(whole) == sorted(lengths) and sum(c.pairs for c in chunks) == len(lengths)
+    for chunk, after in zip(chunks, [*chunks[1:], None]):
+        ((n, j, i), *others) = chunk.runs
+        assert sum(n * j * i for n, j, i in chunk.runs) <= most or (n, j, others) == (1, 1, [])
+        if chunk.whole and chunk.before + j < chunk.whole:
+            assert after.before == chunk.before + j and (after.whole, after.given) == (chunk.whole, chunk.given)
+            assert chunk.pairs == 0
+        else:
+            assert sum(n for n, _, _ in chunk.runs) == chunk.pairs and (after is None or after.before == 0)
     assert [c.tokens.start for c in chunks[1:]] == [c.tokens.stop for c in chunks[:-1]]
     assert chunks[-1].tokens.stop == sum(j for _, j in lengths) and chunks[-1].given.stop == sum(i for i, _ in lengths)
+
+
+@given(st.integers(1, 300), st.lists(st.integers(0, 299), min_size=1, max_size=100))
+def test_links_are_ticked_off_or_sorted_with_one_result(size, numbers):
+    cells = np.array([number % size for number in numbers])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entries_of, "CELLS", 0)
+        by_sorting = each_cell_once(cells, size)
+        patch.setattr(entries_of, "CELLS", size)
+        in_a_grid = each_cell_once(cells, size)
+    for found, places in (by_sorting, in_a_grid):
+        assert found.tolist() == sorted(set(cells.tolist())) and places.dtype == np.uint16
+        assert found[places].tolist() == cells.tolist()
+
+
+def test_keys_do_not_overflow():
+    words = np.array([70_000, 0, 2**31 - 1], dtype=np.int32)
+    keys = keys_of(words, words[::-1], 2**31 - 1)  # a Python number does not make 8 bytes of 4
+    assert keys.dtype == np.int64
+    most = 2**31 - 1
+    assert keys.tolist() == [70_000 * most + most, 0, most * most + 70_000]
+
+
+def test_short_sentences_of_many_words_take_little_memory(tmp_path):
+    (tmp_path / "corpus").write_text("".join(f"a{i} ||| b{i}\n" for i in range(60_000)))
+    memory = 1500 << 20  # of addresses, which a grid of 60,000 by 60,000 words does not fit into
+    result = built_in(
+        *("-i", tmp_path / "corpus", "-d", "-o", "-v", "-I", 2),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (memory, memory)),
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == b"0-0\n" * 60_000
 
 
 def test_progress_inside_an_iteration(tmp_path):

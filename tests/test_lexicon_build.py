@@ -172,7 +172,8 @@ def test_nothing_is_lost_by_a_name_that_is_given_twice_or_by_a_special_file(para
 
 def test_an_aligner_is_chosen_by_its_name(parallel, tmp_path, monkeypatch):
     build(parallel, tmp_path / "lexicon", "--aligner", "builtin", "--symmetrize", "intersection", "--iterations", 2)
-    assert Lexicon.load(tmp_path / "lexicon").about["aligner"].startswith("built-in")
+    about = Lexicon.load(tmp_path / "lexicon").about
+    assert about["aligner"].startswith("built-in") and about["iterations"] == 2
     files = ["--source", str(parallel / "src"), "--target", str(parallel / "tgt"), "--out", str(tmp_path / "other")]
     monkeypatch.delenv("FAST_ALIGN", raising=False)
     monkeypatch.setattr("shutil.which", lambda name: None)
@@ -185,6 +186,16 @@ def test_an_aligner_is_chosen_by_its_name(parallel, tmp_path, monkeypatch):
         with pytest.raises(SystemExit, match=words):
             main(["build", *files, *flags])
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("symmetrize", ["none", "intersection"])
+def test_a_word_that_aligners_call_the_empty_one_has_no_entry(tmp_path, symmetrize):
+    (tmp_path / "src").write_text("a <eps> b\na\nb\n<eps>\n" * 20)
+    (tmp_path / "tgt").write_text("x <eps> y\nx\ny\nz\n" * 20)
+    result = build(tmp_path, tmp_path / "lexicon", "--aligner", "builtin", "--symmetrize", symmetrize)
+    lexicon = Lexicon.load(tmp_path / "lexicon")
+    assert sorted(lexicon.keys) == ["a", "b"] and "<eps>" not in lexicon.candidates(["a", "b"], 100)
+    assert lexicon.best("a") == "x" and lexicon.best("b") == "y" and "(1 without entry)" in result.stdout
 
 
 def eflomal(folder, body: str):
@@ -213,6 +224,7 @@ for name in ('-f', '-r'):
     main(["build", *files, "--aligner", "eflomal"])
     lexicon = Lexicon.load(tmp_path / "lexicon")
     assert lexicon.about["symmetrize"] == "grow-diag-final-and" and lexicon.about["aligner"].startswith("eflomal (")
+    assert "iterations" not in lexicon.about  # which eflomal chooses
     assert all(lexicon.best(f"s{i}") == f"t{i}" for i in range(60))
     with pytest.raises(SystemExit, match="links and no probabilities: take --symmetrize"):
         main(["build", *files, "--aligner", "eflomal", "--symmetrize", "none"])

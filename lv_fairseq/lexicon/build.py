@@ -60,7 +60,7 @@ def build(
             "made_by": "lv-lexicon build",
             "aligner": found.name,
             "symmetrize": symmetrize,
-            "iterations": iterations,
+            **({} if found.links_only else {"iterations": iterations}),  # eflomal chooses them itself
             "max_per_word": max_per_word,
             "pairs": counts.pairs,
             "dictionaries": prints,

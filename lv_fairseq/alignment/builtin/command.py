@@ -1,8 +1,8 @@
 """fast_align's command line.
 
-Memory: about 30 bytes a pair, 14 a token and 40 an entry of the table (a pair of words that stand in a sentence pair
-together), and 256 MB of what is kept of links; the rest of that, about 6 bytes a link, is in a file without a name in
-the folder of the corpus. Links are the words of one side times those of the other.
+Memory: about 30 bytes a pair, 14 a token, 200 a distinct word and 40 an entry of the table (a pair of words that stand
+in a sentence pair together), and 256 MB of what is kept of links; the rest of that, about 6 bytes a link, is in a file
+without a name in the folder of the corpus. Links are the words of one side times those of the other.
 """
 
 import getopt
@@ -16,7 +16,7 @@ from .dots import Dots, tell
 from .entries import find_entries
 from .model import Model, Settings
 from .output import print_alignments, wanted, write_table
-from .text import LONGEST, BadLineError, count_lines, read
+from .text import BadLineError, count_lines, read
 
 USAGE = """Usage: {program} -i corpus [options]
   -i: lines `source words ||| target words` (required)
@@ -46,7 +46,7 @@ def main(argv: List[str]) -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     options = parse(argv[1:])
     if "-i" not in options:
-        sys.stderr.write(USAGE.format(program=argv[0]))
+        tell(USAGE.format(program=argv[0]))
         sys.exit(1)
     check(options)
     try:
@@ -110,14 +110,14 @@ def align(options: Dict[str, str]) -> None:
     out = None if table is None else open(table, "w", encoding="utf-8", newline="\n")  # fail now, not hours later
     settings = Settings(number(options, "-q", 0.08), ALPHA if "-v" in options else 0.0)
     model = start(path, reverse, settings)
-    pairs, used = model.text.pairs, len(model.text.order)
+    pairs = model.text.pairs
     for i in range(1, iterations):
         tell(f"ITERATION {i}\n")
-        model.learn(Dots(pairs, used).told)
+        model.learn(Dots(pairs, pairs).told)
         tell("\n")
     tell(f"ITERATION {iterations} (FINAL)\n")
     if wanted(sys.stdout):
-        positions = model.align(Dots(pairs, used).told)
+        positions = model.align(Dots(pairs, pairs).told)
         tell("\n")
         # not sys.stdout itself: with PYTHONUNBUFFERED it drops what a nearly full disk does not take
         with open(sys.stdout.fileno(), "w", encoding="ascii", newline="\n", closefd=False) as alignments:
@@ -136,13 +136,8 @@ def start(path: str, reverse: bool, settings: Settings) -> Model:
         fail(f"{path} is empty")
     dots = Dots(pairs, 3 * pairs)
     text = read(path, reverse, dots.told)
-    used = len(text.order)
-    if used == 0:
-        fail(f"{path}: all pairs have more than {LONGEST} words a side")
     entries = find_entries(text, folder_of(path), threads(), lambda done: dots.told(pairs + done))
     tell("\n")
-    if used < pairs:
-        tell(f"{pairs - used} pairs with more than {LONGEST} words a side are not used\n")
     text.given.tokens = text.given.tokens[:0]  # are in the entries now
     return Model(text, entries, settings, threads())
 

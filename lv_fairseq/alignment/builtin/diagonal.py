@@ -19,9 +19,9 @@ def feature(j: np.ndarray, all_j: int, all_i: int) -> np.ndarray:
     return -np.abs(np.arange(1, all_i + 1) / all_i - j[:, None] / all_j)
 
 
-def prior(all_j: int, all_i: int, tension: float) -> np.ndarray:
-    """float64 [all_j, all_i]"""
-    weights = np.exp(tension * feature(np.arange(1, all_j + 1), all_j, all_i))
+def prior(j: np.ndarray, all_j: int, all_i: int, tension: float) -> np.ndarray:
+    """float64 [len(j), all_i]"""
+    weights = np.exp(tension * feature(j, all_j, all_i))
     return weights / weights.sum(axis=1, keepdims=True)
 
 

@@ -25,5 +25,6 @@ class Dots:
 
 
 def tell(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+    if sys.stderr is not None:  # it was not closed
+        sys.stderr.write(text)
+        sys.stderr.flush()

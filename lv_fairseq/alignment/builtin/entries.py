@@ -16,22 +16,25 @@ from .text import Text
 from .threads import in_turn
 
 CHUNK = 1 << 18  # links
+CELLS = 32  # of a grid, for a link, at most
 BUFFER = 1 << 22  # keys that wait to be merged
 MOST = 1 << 32  # entries that 4 bytes can number
 
 
 @dataclass
 class Chunk:
-    """Pairs that are side by side in the order of the text.
+    """Pairs that are side by side in the order of the text, or some predicted words of one long pair.
 
     ``runs`` are of pairs of the same lengths: (pairs, predicted words of each, given words of each). Links are in the
     order [pair, predicted word, given word].
     """
 
     runs: List[Tuple[int, int, int]]
-    pairs: int
+    pairs: int  # that end in this chunk
     tokens: slice  # of the predicted side
     given: slice  # tokens of the given side
+    before: int = 0  # of a long pair: predicted words that other chunks have
+    whole: int = 0  # of a long pair: all its predicted words
     entries: int = -1  # numbers on the shelf
     places: int = -1
 
@@ -47,7 +50,7 @@ class Entries:
 
 
 def chunks_of(text: Text, most: int) -> Iterator[Chunk]:
-    """Of at most ``most`` links, unless a single pair has more."""
+    """Of at most ``most`` links, unless a single predicted word has more."""
     given, predicted = (side.lengths[text.order].astype(np.int64) for side in (text.given, text.predicted))
     change = np.flatnonzero((np.diff(given) != 0) | (np.diff(predicted) != 0)) + 1
     begins, ends = np.append(0, change).tolist(), np.append(change, len(given)).tolist()
@@ -62,10 +65,14 @@ def chunks_of(text: Text, most: int) -> Iterator[Chunk]:
     for begin, end in zip(begins, ends):
         i, j = int(given[begin]), int(predicted[begin])
         left = end - begin
+        if i * j > most and runs:
+            yield chunk()
+            runs, links = [], 0
+        while left and i * j > most:
+            yield from parts(first, j, i, max(1, most // i))
+            first[0], first[1], left = first[0] + j, first[1] + i, left - 1
         while left:
-            n = max(0, min(left, (most - links) // (i * j)))
-            if n == 0 and not runs:
-                n = 1
+            n = min(left, (most - links) // (i * j))
             if n:
                 runs.append((n, j, i))
                 links += n * i * j
@@ -75,6 +82,15 @@ def chunks_of(text: Text, most: int) -> Iterator[Chunk]:
                 runs, links = [], 0
     if runs:
         yield chunk()
+
+
+def parts(first: List[int], j: int, i: int, most: int) -> Iterator[Chunk]:
+    """A pair with too many links for a chunk, at most ``most`` predicted words at a time. ``first``: its first tokens,
+    predicted and given."""
+    for before in range(0, j, most):
+        n = min(most, j - before)
+        tokens, given = slice(first[0] + before, first[0] + before + n), slice(first[1], first[1] + i)
+        yield Chunk([(1, n, i)], int(before + n == j), tokens, given, before, j)
 
 
 def find_entries(text: Text, folder: str, threads: int, told: Callable[[int], None]) -> Entries:
@@ -94,27 +110,50 @@ def find_entries(text: Text, folder: str, threads: int, told: Callable[[int], No
         shelf.replace(chunk.entries, entries)
         done += chunk.pairs
         told(done)
-    starts = np.searchsorted(every, np.arange(len(text.given.words) + 1) * words)
+    starts = np.searchsorted(every, np.arange(len(text.given.words) + 1, dtype=np.int64) * words)
     return Entries(chunks, shelf, starts, (every % words).astype(np.int32))
 
 
 def distinct(text: Text, chunk: Chunk) -> Tuple[np.ndarray, np.ndarray]:
-    """Of each link the place of its key among those of the chunk; these, int64, sorted. A key is given word * words +
-    predicted word.
-
-    Instead of sorting links, they are ticked off in a grid, given words of the chunk by its predicted words. It has
-    some 20 cells a link.
-    """
+    """Of each link the place of its key among those of the chunk; these, int64, sorted (`keys_of`)."""
     given, rows = np.unique(text.given.tokens[chunk.given], return_inverse=True)
     predicted, columns = np.unique(text.predicted.tokens[chunk.tokens], return_inverse=True)
     cells = cells_of(chunk, rows * len(predicted), columns)
-    there = np.zeros(len(given) * len(predicted), dtype=bool)
+    found, places = each_cell_once(cells, len(given) * len(predicted))
+    rows, columns = np.divmod(found, len(predicted))
+    return places, keys_of(given[rows], predicted[columns], len(text.predicted.words))
+
+
+def each_cell_once(cells: np.ndarray, size: int) -> Tuple[np.ndarray, np.ndarray]:
+    """The cells, each once, sorted; and of each link the place of its cell among these.
+
+    Instead of sorting links, they are ticked off in a grid, given words of the chunk by its predicted words. It often
+    has some 20 cells a link. In short sentences nearly every word may be another, and the grid has thousands: there,
+    links are sorted.
+
+    Args:
+        cells: intp [links]
+        size: of the grid
+    """
+    if size > CELLS * len(cells):
+        found, places = np.unique(cells, return_inverse=True)
+        return found, places.astype(smallest(len(found)))
+    there = np.zeros(size, dtype=bool)
     there[cells] = True
     found = np.flatnonzero(there)
-    ranks = np.empty(len(there), dtype=np.uint16 if len(found) <= 1 << 16 else np.uint32)
+    ranks = np.empty(size, dtype=smallest(len(found)))
     ranks[found] = np.arange(len(found), dtype=ranks.dtype)
-    rows, columns = np.divmod(found, len(predicted))
-    return ranks[cells], given[rows] * np.int64(len(text.predicted.words)) + predicted[columns]
+    return found, ranks[cells]
+
+
+def smallest(size: int) -> type:
+    """The type for places among so many."""
+    return np.uint16 if size <= 1 << 16 else np.uint32
+
+
+def keys_of(given: np.ndarray, predicted: np.ndarray, words: int) -> np.ndarray:
+    """int64: given word * words + predicted word. ``words``: how many predicted words there are in all"""
+    return given.astype(np.int64) * words + predicted
 
 
 def cells_of(chunk: Chunk, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

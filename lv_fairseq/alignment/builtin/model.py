@@ -24,7 +24,7 @@ from .threads import in_turn
 from .translation import log_probabilities
 
 # Variational Bayes makes probabilities as small as 1e-51, which 4 bytes do not hold: they hold p * SCALE. A sum over
-# the longest sentence still fits.
+# a sentence still fits, however long it is: that of the prior is 1.
 SCALE = 2.0**96
 BLOCK = 1 << 20  # tokens that are counted at a time
 
@@ -43,8 +43,8 @@ class Model:
         self.tension, self.iterations = TENSION, 0
         shapes = Counter()
         for chunk in entries.chunks:
-            for n, j, i in chunk.runs:
-                shapes[j, i] += n
+            for n, j, i in chunk.runs if chunk.before == 0 else ():  # a pair in several chunks is one
+                shapes[chunk.whole or j, i] += n
         self.tensions = Tension(shapes)
         self.counts = np.zeros(len(entries.predicted))
         self.null_counts = np.zeros(len(text.predicted.words))
@@ -90,7 +90,7 @@ class Model:
             block *= (1 / totals).reshape(n, j, 1)
             # fast_align counts predicted positions from 0 here, from 1 elsewhere
             sums = np.ones(n, dtype=np.float32) @ block.reshape(n, j * i)
-            observed += float(sums @ feature(np.arange(j), j, i).ravel())
+            observed += float(sums @ feature(chunk.before + np.arange(j), chunk.whole or j, i).ravel())
         self.from_null[chunk.tokens] = null
         return entries, np.bincount(places, weights=links, minlength=len(entries)), observed
 
@@ -103,12 +103,15 @@ class Model:
         null = self.null_t[self.text.predicted.tokens[chunk.tokens]]
         null *= np.float32(self.settings.p_null)
         for (_, j, i), block, _ in blocks(chunk, links, null):
-            block *= ((1 - self.settings.p_null) * prior(j, i, self.tension)).astype(np.float32)
+            near = prior(chunk.before + np.arange(1, j + 1), chunk.whole or j, i, self.tension)
+            block *= ((1 - self.settings.p_null) * near).astype(np.float32)
         return entries, places, links, null
 
     def align(self, told: Callable[[int], None]) -> np.ndarray:
-        """Of each predicted token the given position it most likely comes from, counted from 1; 0: NULL. int16"""
-        positions, done = np.empty(len(self.from_null), dtype=np.int16), 0
+        """Of each predicted token the given position it most likely comes from, counted from 1; 0: NULL. int16, or
+        int32 if a sentence needs it"""
+        dtype = np.int16 if self.text.given.lengths.max() < 1 << 15 else np.int32
+        positions, done = np.empty(len(self.from_null), dtype=dtype), 0
         for chunk, best in in_turn(self.best, self.entries.chunks, self.threads):
             positions[chunk.tokens] = best
             done += chunk.pairs

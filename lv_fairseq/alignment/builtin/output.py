@@ -1,7 +1,7 @@
 """What the aligner writes: alignments, and its table, in fast_align's formats."""
 
 import os
-from typing import TextIO
+from typing import Optional, TextIO
 
 import numpy as np
 
@@ -13,9 +13,10 @@ BLOCK = 10000  # pairs that are text at a time
 SMALLEST = np.log(np.finfo(np.float64).tiny)  # what is less likely is not in the table
 
 
-def wanted(file: TextIO) -> bool:
-    """Whether somebody reads what is written: a pass over the corpus can be saved if it is the null device."""
-    return os.fstat(file.fileno()).st_rdev != os.stat(os.devnull).st_rdev
+def wanted(file: Optional[TextIO]) -> bool:
+    """Whether somebody reads what is written: a pass over the corpus can be saved if it is the null device, or closed
+    (None)."""
+    return file is not None and os.fstat(file.fileno()).st_rdev != os.stat(os.devnull).st_rdev
 
 
 def print_alignments(text: Text, positions: np.ndarray, reverse: bool, out: TextIO) -> None:

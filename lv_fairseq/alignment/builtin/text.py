@@ -6,7 +6,6 @@ from typing import Callable, List, Tuple
 
 import numpy as np
 
-LONGEST = 1024  # words a side: longer pairs are not used
 BLOCK = 1 << 16  # pairs that are reordered at a time
 
 
@@ -28,16 +27,16 @@ class Side:
 
     words: List[bytes]  # by number
     tokens: np.ndarray  # int32, word numbers of all pairs, one after the other
-    lengths: np.ndarray  # int32 [pairs]; 0: the pair is not used
+    lengths: np.ndarray  # int32 [pairs]
 
 
 @dataclass
 class Text:
-    """``order``: numbers of the pairs that are used; in it, pairs of the same lengths are side by side."""
+    """``order``: numbers of the pairs; in it, pairs of the same lengths are side by side."""
 
     given: Side  # words to condition on
     predicted: Side
-    order: np.ndarray  # int64 [used pairs]
+    order: np.ndarray  # int64 [pairs]
 
     @property
     def pairs(self) -> int:
@@ -53,11 +52,9 @@ def read(path: str, reverse: bool, told: Callable[[int], None]) -> Text:
             pair = split(path, i, line)
             if reverse:
                 pair = pair[::-1]
-            used = max(map(len, pair)) <= LONGEST
             for side in (0, 1):
-                lengths[side].append(len(pair[side]) if used else 0)
-                if used:
-                    tokens[side].extend(map(numbers[side].__getitem__, pair[side]))
+                lengths[side].append(len(pair[side]))
+                tokens[side].extend(map(numbers[side].__getitem__, pair[side]))
             told(i)
     # frombuffer shares the array's memory
     given, predicted = (
@@ -84,7 +81,6 @@ def split(path: str, number: int, line: bytes) -> Tuple[List[bytes], List[bytes]
 def in_order(given: Side, predicted: Side) -> Text:
     """Tokens of both sides pair by pair in ``order``, which is by the lengths of the pairs."""
     order = np.lexsort((predicted.lengths, given.lengths))
-    order = order[np.searchsorted(given.lengths[order], 1) :]  # without those of length 0
     for side in (given, predicted):
         side.tokens = reordered(side.tokens, side.lengths, order)
     return Text(given, predicted, order)
@@ -100,7 +96,7 @@ def reordered(tokens: np.ndarray, lengths: np.ndarray, order: np.ndarray) -> np.
         places = np.arange(ends[-1]) + np.repeat(starts[pairs] - (ends - long), long)
         result[done : done + len(places)] = tokens[places]
         done += len(places)
-    return result[:done]
+    return result
 
 
 def count_lines(path: str) -> int:
