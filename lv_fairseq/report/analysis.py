@@ -5,8 +5,9 @@ from typing import List, Optional
 
 from lv_fairseq.report.part import Part
 from lv_fairseq.report.run_file import RunFile
+from lv_fairseq.results import CLAIMS, LISTS, RARE, SEEDS, TAUS, TIMES
 
-SEEDS, LISTS, TIMES, RARE, BANDS, CLAIMS, TERMS = 50, 1000, 100, 100, 20, 200, 10
+BANDS, TERMS = 20, 10
 EXPECTED = ("above", "not below")
 
 
@@ -74,7 +75,7 @@ def read_seed_outputs(part: Part, which: str) -> List[SeedOutput]:
 
 
 def read_list_points(part: Part) -> List[ListPoint]:
-    return [
+    points = [
         ListPoint(
             point["id"].text(),
             point["tau"].whole_number(),
@@ -85,6 +86,9 @@ def read_list_points(part: Part) -> List[ListPoint]:
         )
         for point in part.elements(LISTS)
     ]
+    if len({point.tau for point in points}) > TAUS:
+        raise part.wrong(f"of at most {TAUS:,} different tau")
+    return points
 
 
 def read_times(part: Part) -> List[DecodingTime]:

@@ -9,7 +9,7 @@ import functools
 import math
 import statistics
 from dataclasses import dataclass, field
-from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from sacrebleu.metrics import BLEU
@@ -49,15 +49,36 @@ class Contrast(NamedTuple):
     p_seeds: Optional[float] = None
 
 
-def seed_scores(outputs: Sequence[SeedOutput], references: Lines, notes: List[str], what: str) -> Optional[SeedScores]:
+class Scorer:
+    """Scores outputs for one set. The same file is scored once for each way to score, however often it is named; no text
+    is kept.
+
+    Args:
+        progress: called with 1 for each output
+    """
+
+    def __init__(self, references: Lines, progress: Callable[[float], None] = lambda done: None):
+        self.references, self.progress = references, progress
+        self.known: Dict[tuple, Tuple[float, np.ndarray]] = {}
+
+    def scored(self, output: SeedOutput, what: str) -> Tuple[float, np.ndarray]:
+        """BLEU of an output, and of each sample of its sentences (samples)."""
+        self.progress(1)
+        if not self.references:
+            raise MissingError("")
+        key = (output.hypotheses, *sorted(options(output.signature).items()))
+        if key not in self.known:
+            lines = read_lines(output.hypotheses, f"an output of {what}", len(self.references))
+            self.known[key] = resampled(lines, self.references, output.signature)
+        return self.known[key]
+
+
+def seed_scores(outputs: Sequence[SeedOutput], scorer: Scorer, notes: List[str], what: str) -> Optional[SeedScores]:
     """Scores of the outputs of all seeds, from their files; where these cannot be read, those of results.json."""
     scores, samples = [], []
     for output in outputs:
         try:
-            if not references:
-                raise MissingError("")
-            lines = read_lines(output.hypotheses, f"an output of {what}", len(references))
-            score, sampled = resampled(lines, references, output.signature)
+            score, sampled = scorer.scored(output, what)
         except MissingError as error:
             if str(error):
                 notes.append(f"{error} The score is that of results.json.")
@@ -69,7 +90,6 @@ def seed_scores(outputs: Sequence[SeedOutput], references: Lines, notes: List[st
     return SeedScores(scores, samples) if scores else None
 
 
-@functools.cache
 def resampled(hypotheses: Lines, references: Lines, signature: str) -> Tuple[float, np.ndarray]:
     """BLEU of an output, and of each sample of its sentences (samples), the same ones as those of sacrebleu."""
     metric = BLEU(**options(signature))
