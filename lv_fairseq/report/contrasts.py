@@ -50,8 +50,8 @@ class Contrast(NamedTuple):
 
 
 class Scorer:
-    """Scores outputs for one set. The same file is scored once for each way to score, however often it is named; no text
-    is kept.
+    """Scores outputs for one set. A file is scored once for each way to score, however often it is named; no text is
+    kept.
 
     Args:
         progress: called with 1 for each output
