@@ -82,8 +82,11 @@ def test_students_t_is_that_of_printed_tables(freedom, t):
     assert t_outside(-t, freedom) == t_outside(t, freedom) and t_outside(0.0, freedom) == pytest.approx(1)
 
 
-def test_seeds_that_agree_wholly():
-    assert t_test([0.5, 0.5, 0.5]) == 0 and t_test([0.0, 0.0]) is None
+def test_seeds_that_agree_wholly_say_nothing_of_others():
+    assert t_test([0.5, 0.5, 0.5]) is None and t_test([0.0, 0.0]) is None
+    found = contrast([SeedScores([20.1, 21.3], [None, None])], [SeedScores([20.0, 21.2], [None, None])])
+    assert found.bleu == pytest.approx(0.1) and found.p_seeds is None  # 20.1 - 20.0 is not quite 21.3 - 21.2
+    assert verdict("above", found) == verdict("above", found._replace(p_sentences=0.001)) == "not sure"
 
 
 @pytest.mark.parametrize(

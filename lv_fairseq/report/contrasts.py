@@ -19,6 +19,7 @@ from lv_fairseq.report.part import short
 from lv_fairseq.report.scores import SAMPLES, SEED, Lines, MissingError, options, read_lines
 
 LEVEL = 0.05
+SAME = 1e-6  # BLEU: what computers' numbers differ by in their last digits
 COMES_OUT, DOES_NOT, NOT_SURE, UNKNOWN = "comes out", "does not", "not sure", "not measured"
 
 
@@ -135,10 +136,11 @@ def bootstrap_p(sampled: np.ndarray, difference: float) -> float:
 
 
 def t_test(differences: Sequence[float]) -> Optional[float]:
-    """The probability that numbers with a mean of 0 have a mean as far from it (two-sided, Student's t)."""
+    """The probability that numbers with a mean of 0 have a mean as far from it (two-sided, Student's t). Not known if
+    all are the same: trainings that differ by nothing at all are scores that were rounded, or the same outputs."""
     mean, spread = statistics.fmean(differences), statistics.stdev(differences)
-    if spread == 0:
-        return None if mean == 0 else 0.0
+    if spread < SAME:
+        return None
     return t_outside(mean / (spread / math.sqrt(len(differences))), len(differences) - 1)
 
 
@@ -169,6 +171,8 @@ def verdict(expected: str, found: Optional[Contrast]) -> str:
         return UNKNOWN
     if expected == "not below" and found.bleu >= 0:
         return COMES_OUT
+    if found.seeds > 1 and found.p_seeds is None:
+        return NOT_SURE
     known = [p for p in (found.p_sentences, found.p_seeds) if p is not None]
     if not known or max(known) >= LEVEL or found.bleu == 0:
         return NOT_SURE
