@@ -102,6 +102,21 @@ def test_the_analysis_is_shown_as_tables_and_pictures(shown):
     assert page.row("train", "2 h")
 
 
+def test_the_order_of_seeds_does_not_matter(shown, tmp_path):
+    made_up_texts(tmp_path)
+    results = with_seeds()
+    results["systems"][1]["seeds"].reverse()
+    assert Page(report(tmp_path, results)).row("LV is above", "p") == shown[1].row("LV is above", "p")
+
+
+def test_what_is_known_of_other_trainings_is_said_if_a_system_has_only_one(tmp_path):
+    made_up_texts(tmp_path)
+    results = with_seeds()
+    del results["systems"][0]["seeds"]
+    row = Page(report(tmp_path, results)).row("LV is above", "p")  # its second output is that of the other
+    assert row[3].endswith(", not every training says so)") and row[1] == "not sure"
+
+
 def test_results_of_before_have_neither_claims_nor_seeds(tmp_path):
     made_up_texts(tmp_path)
     page = report(tmp_path, without_pictures())

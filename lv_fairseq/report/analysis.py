@@ -18,6 +18,7 @@ class SeedOutput:
     hypotheses: Optional[RunFile]
     bleu: Optional[float]
     signature: str
+    seed: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,11 @@ class Claim:
 
 def read_seed_outputs(part: Part, which: str) -> List[SeedOutput]:
     """The outputs of each seed for a set."""
-    outputs = [seed[which] for seed in part.elements(SEEDS) if seed[which].value is not None]
-    return [SeedOutput(one["hypotheses"].run_file(), one["bleu"].number(), one["signature"].text()) for one in outputs]
+    outputs = [(one[which], one["seed"].number()) for one in part.elements(SEEDS) if one[which].value is not None]
+    return [
+        SeedOutput(one["hypotheses"].run_file(), one["bleu"].number(), one["signature"].text(), seed)
+        for one, seed in outputs
+    ]
 
 
 def read_list_points(part: Part) -> List[ListPoint]:

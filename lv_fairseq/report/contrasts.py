@@ -2,7 +2,8 @@
 
 Chance comes in twice: another test set, and another training. The first is sacrebleu's paired bootstrap, with the mean
 over seeds in the place of the score of one system: every sample of sentences is the same for all outputs. The second is
-the t-test of the differences that the single seeds give.
+the t-test of the differences that the single seeds give; Welch's t-test of systems that were trained with other seeds;
+and where one of them was trained once, whether all trainings of the others say the same.
 """
 
 import functools
@@ -20,6 +21,8 @@ from lv_fairseq.report.scores import SAMPLES, SEED, Lines, MissingError, options
 
 LEVEL = 0.05
 SAME = 1e-6  # BLEU: what computers' numbers differ by in their last digits
+PAIRED, WELCH = "paired", "Welch"  # t-tests
+EVERY, SOME = "every training says so", "not every training says so"
 COMES_OUT, DOES_NOT, NOT_SURE, UNKNOWN = "comes out", "does not", "not sure", "not measured"
 
 
@@ -29,10 +32,16 @@ class SeedScores:
 
     scores: List[float]
     samples: List[Optional[np.ndarray]] = field(repr=False)
+    seeds: List[Optional[float]] = field(default_factory=list)  # their numbers; none if they are not known
 
     @property
     def mean(self) -> float:
         return statistics.fmean(self.scores)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether each score can be told by its seed."""
+        return len(self.scores) == len(set(self.seeds)) == len(self.seeds) and None not in self.seeds
 
     @property
     def spread(self) -> Optional[float]:
@@ -44,10 +53,14 @@ class Contrast(NamedTuple):
     """How much more BLEU, the mean over seeds; how far the seeds are apart; how likely chance alone gives as much."""
 
     bleu: float
-    seeds: int
+    seeds: int  # the fewest of a system
     spread: Optional[float] = None  # of the differences of single seeds
     p_sentences: Optional[float] = None
     p_seeds: Optional[float] = None
+    how: str = ""  # chance of other trainings was judged; nothing is known of it with one training each
+
+
+Terms = Sequence[Tuple[SeedScores, int]]  # what is added up, 1, and taken off, -1
 
 
 class Scorer:
@@ -76,7 +89,7 @@ class Scorer:
 
 def seed_scores(outputs: Sequence[SeedOutput], scorer: Scorer, notes: List[str], what: str) -> Optional[SeedScores]:
     """Scores of the outputs of all seeds, from their files; where these cannot be read, those of results.json."""
-    scores, samples = [], []
+    scores, samples, seeds = [], [], []
     for output in outputs:
         try:
             score, sampled = scorer.scored(output, what)
@@ -88,7 +101,8 @@ def seed_scores(outputs: Sequence[SeedOutput], scorer: Scorer, notes: List[str],
             return None
         scores.append(score)
         samples.append(sampled)
-    return SeedScores(scores, samples) if scores else None
+        seeds.append(output.seed)
+    return SeedScores(scores, samples, seeds) if scores else None
 
 
 def resampled(hypotheses: Lines, references: Lines, signature: str) -> Tuple[float, np.ndarray]:
@@ -115,16 +129,39 @@ def contrast(more: Sequence[SeedScores], less: Sequence[SeedScores]) -> Contrast
     """The sum of the scores of ``more`` less that of ``less``."""
     terms = [*((one, 1) for one in more), *((one, -1) for one in less)]
     difference = sum(sign * one.mean for one, sign in terms)
-    counts = {len(one.scores) for one, _ in terms}
-    seeds = counts.pop() if len(counts) == 1 else 1  # an ensemble has one output of all seeds
     p_sentences = None
     if all(sample is not None for one, _ in terms for sample in one.samples):
         sampled = sum(sign * np.mean(one.samples, axis=0) for one, sign in terms)
         p_sentences = bootstrap_p(sampled, difference) if np.any(sampled) else None  # the same outputs
-    if seeds == 1:
-        return Contrast(difference, seeds, None, p_sentences)
-    single = [sum(sign * one.scores[i] for one, sign in terms) for i in range(seeds)]
-    return Contrast(difference, seeds, statistics.stdev(single), p_sentences, t_test(single))
+    return over_trainings(Contrast(difference, 1, None, p_sentences), terms)
+
+
+def over_trainings(found: Contrast, terms: Terms) -> Contrast:
+    """The same with what the single trainings say."""
+    fewest, most = (which(len(one.scores) for one, _ in terms) for which in (min, max))
+    if most == 1:
+        return found
+    if fewest == 1:  # as that of an ensemble, which has one output of all seeds
+        least, largest = (sum(which(sign * x for x in one.scores) for one, sign in terms) for which in (min, max))
+        return found._replace(how=EVERY if least > 0 or largest < 0 else SOME)
+    single = by_seed(terms)
+    if single is None:
+        return found._replace(seeds=fewest, p_seeds=welch_test(terms), how=WELCH)
+    return found._replace(seeds=fewest, spread=statistics.stdev(single), p_seeds=t_test(single), how=PAIRED)
+
+
+def by_seed(terms: Terms) -> Optional[List[float]]:
+    """The difference that each seed gives, by its number, or by its place if numbers are not known; None if systems do
+    not have the same seeds."""
+    if all(one.numbered for one, _ in terms):
+        numbers = sorted(terms[0][0].seeds)
+        scores = [(dict(zip(one.seeds, one.scores)), sign) for one, sign in terms]
+        if any(sorted(by_number) != numbers for by_number, _ in scores):
+            return None
+        return [sum(sign * by_number[number] for by_number, sign in scores) for number in numbers]
+    if len({len(one.scores) for one, _ in terms}) > 1:
+        return None
+    return [sum(sign * one.scores[i] for one, sign in terms) for i in range(len(terms[0][0].scores))]
 
 
 def bootstrap_p(sampled: np.ndarray, difference: float) -> float:
@@ -142,6 +179,17 @@ def t_test(differences: Sequence[float]) -> Optional[float]:
     if spread < SAME:
         return None
     return t_outside(mean / (spread / math.sqrt(len(differences))), len(differences) - 1)
+
+
+def welch_test(terms: Terms) -> Optional[float]:
+    """The same of means of which each has a spread of its own; the degrees of freedom are rounded down."""
+    mean = sum(sign * one.mean for one, sign in terms)
+    parts = [(statistics.variance(one.scores) / len(one.scores), len(one.scores) - 1) for one, _ in terms]
+    variance = sum(part for part, _ in parts)
+    if variance < SAME**2:
+        return None
+    freedom = variance**2 / sum(part**2 / free for part, free in parts)
+    return t_outside(mean / math.sqrt(variance), max(int(freedom + 1e-9), 1))
 
 
 def t_outside(t: float, freedom: int) -> float:
@@ -171,7 +219,7 @@ def verdict(expected: str, found: Optional[Contrast]) -> str:
         return UNKNOWN
     if expected == "not below" and found.bleu >= 0:
         return COMES_OUT
-    if found.seeds > 1 and found.p_seeds is None:
+    if found.how == SOME or found.seeds > 1 and found.p_seeds is None:
         return NOT_SURE
     known = [p for p in (found.p_sentences, found.p_seeds) if p is not None]
     if not known or max(known) >= LEVEL or found.bleu == 0:
