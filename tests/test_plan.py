@@ -133,6 +133,23 @@ def test_claims_are_about_rows_that_there_are(settings):
     assert len(found) == sizes * (5 + 2) + 1 + 3 * sizes + (sizes > 1)
 
 
+@pytest.mark.parametrize("kinds", [["lv"], ["reshuffle"], ["lv", "reshuffle"]], ids=", ".join)
+@pytest.mark.parametrize("settings", [ONE, MANY], ids=["one", "many"])
+def test_an_ensemble_is_compared_with_its_own_members(settings, kinds):
+    settings = {**settings, "ensemble": kinds}
+    (one,) = [one for one in claims.claims(settings, []) if one["more"] == ["ensemble"]]
+    found = {row.id: row for row in table(settings)}
+    members = {point for replica in found["ensemble"].replicas for point in replica.points}
+    single = [replica for id in one["less"] for replica in found[id].replicas]
+    assert single and all(set(replica.points) <= members for replica in single)
+    assert ("reshuffled" in one["claim"]) is (len(kinds) == 2)
+    assert set(one["less"]) <= set(found["ensemble"].against)
+    assert {run for row in found.values() for replica in row.replicas for run, _ in replica.points} <= set(
+        names(settings)
+    )
+    assert experiment.limits.excess(settings) == ""
+
+
 def test_k_goes_with_tau_is_a_contrast_of_four():
     (one,) = claims.of_tau_and_k(lists([200, 500], [100, 300, 900], [1, 5, 10, 20]))
     assert one["more"] == ["list-200-100-10", "list-500-900-10"]
