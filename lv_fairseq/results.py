@@ -7,6 +7,12 @@ from typing import Any, Dict, List, Optional, TypedDict, get_args, get_origin, g
 
 Number = Optional[float]
 
+# The most that a page shows of each: lv-report refuses more, and an experiment that would give more does not begin.
+SYSTEMS, COMPARISONS, SEEDS, CURVES = 100, 200, 50, 1000
+GRID_POINTS, LISTS, TAUS = 400, 1000, 50
+TIMES, RARE, CLAIMS, PICTURES = 100, 100, 200, 100
+OUTPUTS = 2000  # of all systems and lists, seeds and sets: each is scored again
+
 
 class Decoding(TypedDict, total=False):
     """What decoding did; None for what it was not asked to do."""

@@ -62,7 +62,7 @@ def test_over_seeds_it_is_the_mean_that_is_compared(texts):
 
 def test_the_same_outputs_are_not_significantly_different(texts):
     one = scored(texts[1][:2], texts[0])
-    assert contrast([one], [one]) == Contrast(0.0, 2, 0.0, None, None)
+    assert contrast([one], [one]) == Contrast(0.0, 2, 0.0, None, None, "paired")
 
 
 def test_one_ensemble_is_compared_with_the_mean_of_several_seeds(texts):
@@ -82,8 +82,58 @@ def test_students_t_is_that_of_printed_tables(freedom, t):
     assert t_outside(-t, freedom) == t_outside(t, freedom) and t_outside(0.0, freedom) == pytest.approx(1)
 
 
-def test_seeds_that_agree_wholly():
-    assert t_test([0.5, 0.5, 0.5]) == 0 and t_test([0.0, 0.0]) is None
+def test_seeds_that_agree_wholly_say_nothing_of_others():
+    assert t_test([0.5, 0.5, 0.5]) is None and t_test([0.0, 0.0]) is None
+    found = contrast([SeedScores([20.1, 21.3], [None, None])], [SeedScores([20.0, 21.2], [None, None])])
+    assert found.bleu == pytest.approx(0.1) and found.p_seeds is None  # 20.1 - 20.0 is not quite 21.3 - 21.2
+    assert verdict("above", found) == verdict("above", found._replace(p_sentences=0.001)) == "not sure"
+
+
+def seeded(**by_number) -> SeedScores:
+    """Scores of seeds, s1=20.0; without files."""
+    numbers = [float(name[1:]) for name in by_number]
+    return SeedScores(list(by_number.values()), [None] * len(numbers), numbers)
+
+
+def test_seeds_are_paired_by_their_numbers():
+    more, less = seeded(s1=21.0, s2=25.0, s3=30.1), seeded(s3=30.0, s1=20.0, s2=24.5)
+    found = contrast([more], [less])
+    assert found.p_seeds == pytest.approx(t_test([1.0, 0.5, 0.1])) and found.how == "paired"
+    unknown = [SeedScores(one.scores, one.samples) for one in (more, less)]
+    assert contrast(*([one] for one in unknown)).p_seeds == pytest.approx(t_test([-9.0, 5.0, 5.6]))  # by place
+
+
+@pytest.mark.parametrize("less", [seeded(s1=1.0, s4=2.0, s5=3.0), seeded(s1=1.0, s2=2.0, s3=3.0, s4=2.5)])
+def test_systems_with_other_seeds_are_compared_by_welchs_test(less):
+    more = seeded(s1=4.0, s2=5.0, s3=6.5)
+    found = contrast([more], [less])
+    first, second = (statistics.variance(one.scores) / len(one.scores) for one in (more, less))
+    freedom = (first + second) ** 2 / (first**2 / 2 + second**2 / (len(less.scores) - 1))
+    expected = t_outside((more.mean - less.mean) / (first + second) ** 0.5, int(freedom))
+    assert found.p_seeds == pytest.approx(expected) and (found.how, found.spread) == ("Welch", None)
+    assert verdict("above", found) == "comes out"
+
+
+def test_welchs_test_is_students_where_spreads_are_the_same():
+    found = contrast([seeded(s1=1.0, s2=2.0, s3=3.0)], [seeded(s4=4.0, s5=5.0, s6=6.0)])
+    assert found.p_seeds == pytest.approx(0.0213, abs=5e-5)  # t = 3.674 with 4 degrees of freedom
+    assert contrast([seeded(s1=2.0, s2=2.0)], [seeded(s3=1.0, s4=1.0)]).p_seeds is None
+
+
+def test_all_trainings_must_be_on_one_side_of_a_single_one():
+    single = seeded(s1=20.0)
+    for scores, how, said in (
+        ((21.0, 20.0, 25.0), "not every training says so", "not sure"),
+        ((21.0, 19.0, 25.0), "not every training says so", "not sure"),
+        ((21.0, 20.1, 25.0), "every training says so", "comes out"),
+        ((19.0, 19.9, 11.0), "every training says so", "does not"),
+    ):
+        several = SeedScores(list(scores), [None] * 3, [1.0, 2.0, 3.0])
+        found = contrast([several], [single])._replace(p_sentences=0.001)
+        assert found.how == how and found.p_seeds is None and verdict("above", found) == said
+        assert verdict("above", found._replace(p_sentences=0.2)) == "not sure"
+        assert verdict("above", found._replace(p_sentences=None)) == "not sure"
+        assert contrast([single], [several]).how == how
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,11 @@ def test_every_row_of_the_table(tmp_path):
     assert other.returncode == 1 and "was begun with another beam" in other.stderr.strip().splitlines()[-1]
 
 
+def asking(**lengths) -> str:
+    """A configuration whose lists have so many numbers."""
+    return json.dumps({"train": ["--arch", "x"], **{key: list(range(1, most + 1)) for key, most in lengths.items()}})
+
+
 @pytest.mark.parametrize(
     "text, message",
     [
@@ -96,6 +101,20 @@ def test_every_row_of_the_table(tmp_path):
         ("name: \udcff\n", "cannot read"),
         ("\udcff\udcfe", "cannot read"),
         ("", "train must name a model"),
+        (asking(seeds=51), "seeds: that makes 51 seeds, and lv-report shows 50 at most: take fewer"),
+        (
+            asking(shortlist=100),
+            "shortlist, tau, reshuffle_tau: that makes 206 systems, and lv-report shows 100 at most",
+        ),
+        (
+            asking(shortlist=10**5),
+            "shortlist, reshuffle_tau: that makes 100,000 sizes, and lv-report shows 100 at most",
+        ),
+        (asking(tau=51), "tau: that makes 51 tau, and lv-report shows 50 at most"),
+        (asking(frequent=20, per_word=21), "frequent, per_word: that makes 420 points of the grid"),
+        (asking(analysis_frequent=200), "analysis_frequent, analysis_per_word: that makes 1,400 lists"),
+        (asking(analysis_frequent=140, seeds=3), "that makes 2,974 outputs, and lv-report shows 2,000 at most"),
+        ("{attention: 13, train: [--arch, x]}", "attention (8 for each sentence): that makes 104 pictures"),
     ],
 )
 def test_a_wrong_config_is_refused(tmp_path, capsys, text, message):

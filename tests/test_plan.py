@@ -1,11 +1,14 @@
 """The plan of an experiment is data: which runs, which rows, which claims, for one size and seed or for several."""
 
+import json
 import random
 from collections import Counter
 
 import pytest
 import torch
 from in_process import experiment
+
+from lv_fairseq.report.run import read_run
 
 claims, config, plan, rare_words = experiment.claims, experiment.config, experiment.plan, experiment.rare_words
 rows, seeds, trainings = experiment.rows, experiment.seeds, experiment.trainings
@@ -130,12 +133,66 @@ def test_claims_are_about_rows_that_there_are(settings):
     assert len(found) == sizes * (5 + 2) + 1 + 3 * sizes + (sizes > 1)
 
 
+@pytest.mark.parametrize("kinds", [["lv"], ["reshuffle"], ["lv", "reshuffle"]], ids=", ".join)
+@pytest.mark.parametrize("settings", [ONE, MANY], ids=["one", "many"])
+def test_an_ensemble_is_compared_with_its_own_members(settings, kinds):
+    settings = {**settings, "ensemble": kinds}
+    (one,) = [one for one in claims.claims(settings, []) if one["more"] == ["ensemble"]]
+    found = {row.id: row for row in table(settings)}
+    members = {point for replica in found["ensemble"].replicas for point in replica.points}
+    single = [replica for id in one["less"] for replica in found[id].replicas]
+    assert single and all(set(replica.points) <= members for replica in single)
+    assert ("reshuffled" in one["claim"]) is (len(kinds) == 2)
+    assert set(one["less"]) <= set(found["ensemble"].against)
+    assert {run for row in found.values() for replica in row.replicas for run, _ in replica.points} <= set(
+        names(settings)
+    )
+    assert experiment.limits.excess(settings) == ""
+
+
 def test_k_goes_with_tau_is_a_contrast_of_four():
     (one,) = claims.of_tau_and_k(lists([200, 500], [100, 300, 900], [1, 5, 10, 20]))
     assert one["more"] == ["list-200-100-10", "list-500-900-10"]
     assert one["less"] == ["list-200-900-10", "list-500-100-10"]
     assert claims.of_tau_and_k(lists([200], [100, 300], [10])) == [] == claims.of_tau_and_k([])
     assert claims.of_per_word(lists([200], [100], [0, 10])) == []
+
+
+LARGEST = {
+    **MANY,
+    "seeds": list(range(1, 21)),
+    "frequent": list(range(1, 11)),
+    "per_word": list(range(1, 21)),
+    "analysis_frequent": list(range(1, 7)),
+    "analysis_per_word": [1, 2, 10],
+    "points": 2**31 - 1,
+}
+
+
+@pytest.mark.parametrize("settings", [ONE, MANY, LARGEST], ids=["one", "many", "largest"])
+def test_what_is_allowed_is_what_a_report_reads(tmp_path, settings):
+    assert experiment.limits.excess(settings) == ""
+    settings = {**settings, "points": 2}
+    output = {"hypotheses": "a.hyp", "bleu": 1.0}
+    systems = []
+    for row in table(settings):
+        seeds = [{"seed": one.seed, "dev": output, "test": output} for one in row.replicas]
+        system = {"id": row.id, "against": row.against, "dev": output, "test": output}
+        systems.append({**system, "seeds": seeds} if len(seeds) > 1 else system)
+    points = lists(plan.taus(settings), settings["analysis_frequent"], settings["analysis_per_word"])
+    for point in points:
+        point["seeds"] = [{"seed": seed, "test": output} for seed in plan.seeds_of(settings, "lv")]
+    curves = [{"name": run.title, "seed": run.seed} for run in trained(tmp_path, **settings).shown()]
+    places = lists(plan.taus(settings), settings["frequent"], settings["per_word"])
+    grid = [{name: point[name] for name in ("tau", "K", "K'")} for point in places]
+    found = {"systems": systems, "lists": points, "curves": curves, "grid": grid}
+    found["claims"] = claims.claims(settings, points)
+    (tmp_path / "results.json").write_text(json.dumps(found))
+    read = read_run(tmp_path)
+    counted = {what: asked for asked, _, what, _ in experiment.limits.rows(settings)}
+    assert counted["systems"] == len(read.systems) and counted["comparisons"] == len(read.comparisons)
+    assert counted["learning curves"] == len(read.curves) and counted["claims"] == len(read.claims)
+    assert counted["outputs"] == len(read.outputs())
 
 
 def test_words_are_counted_by_how_often_they_were_seen():

@@ -102,6 +102,26 @@ def test_the_analysis_is_shown_as_tables_and_pictures(shown):
     assert page.row("train", "2 h")
 
 
+def test_the_order_of_seeds_does_not_matter(tmp_path):
+    made_up_texts(tmp_path)
+    results = with_seeds()
+    for which in SETS:
+        results["systems"][0]["seeds"][1][which]["hypotheses"] = f"lv.{which}.hyp"
+    before = Page(report(tmp_path, results)).row("LV is above", "p")
+    results["systems"][1]["seeds"].reverse()
+    single = [bleu(tmp_path, "lv") - bleu(tmp_path, "base"), bleu(tmp_path, "base") - bleu(tmp_path, "lv")]
+    assert Page(report(tmp_path, results)).row("LV is above", "\u00b1") == before
+    assert f"\u00b1 {statistics.stdev(single):.2f}" in before[3]
+
+
+def test_what_is_known_of_other_trainings_is_said_if_a_system_has_only_one(tmp_path):
+    made_up_texts(tmp_path)
+    results = with_seeds()
+    del results["systems"][0]["seeds"]
+    row = Page(report(tmp_path, results)).row("LV is above", "p")  # its second output is that of the other
+    assert row[3].endswith(", not every training says so)") and row[1] == "not sure"
+
+
 def test_results_of_before_have_neither_claims_nor_seeds(tmp_path):
     made_up_texts(tmp_path)
     page = report(tmp_path, without_pictures())

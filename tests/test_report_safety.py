@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from lv_fairseq.commands import report as command
 from lv_fairseq.commands.report import main
 from lv_fairseq.errors import UserError
-from lv_fairseq.report import run_file
+from lv_fairseq.report import contrasts, run_file
 from lv_fairseq.report.drawing import png
 from lv_fairseq.report.figures import Picture
 from lv_fairseq.report.run import read_run
@@ -189,6 +189,40 @@ def test_texts_that_are_too_long_to_score_keep_the_score_of_the_results(run):
 def test_results_that_no_run_has_end_in_one_line(run, content, why):
     (run / "results.json").write_bytes(content)
     assert why in refusal(run)
+
+
+def points(count, seeds=1, **more) -> list:
+    """As many lists, all of different K and K'; every output is the same file, each with a signature of its own."""
+    output = lambda i, seed: {"hypotheses": "a.hyp", "signature": f"case:mixed|tok:13a|version:{i}.{seed}"}
+    of = lambda i: [{"seed": seed, "test": output(i, seed)} for seed in range(seeds)]
+    return [{"id": f"list-{i}", "tau": 5, "K": i, "K'": i, "seeds": of(i), **more} for i in range(1, count + 1)]
+
+
+def test_more_outputs_than_a_page_is_made_of_are_refused(run):
+    write(run, results(lists=points(1000, seeds=2)))
+    assert "names 2,001 outputs to score, and a page is made of 2,000 at most" in refusal(run)
+
+
+def test_one_file_is_scored_once_whatever_its_signatures_say(run, monkeypatch):
+    scored = []
+    once = contrasts.resampled
+    monkeypatch.setattr(contrasts, "resampled", lambda *args: scored.append(args) or once(*args))
+    page(run, results(lists=points(300)))
+    assert len(scored) == 1
+
+
+def test_lists_that_have_nothing_in_common_make_a_line_each_and_no_matrix(run):
+    text = page(run, results(lists=points(300)))
+    assert text.count("<td>") < 2000 and "The first 40 of 300 lines." in text
+    assert '<tr><th scope="row">7</th><td>7</td><td>' in text
+    few = page(run, results(lists=points(9)))
+    assert "lines." not in few and few.count("<td>\u2013</td>") >= 72  # a matrix
+
+
+@pytest.mark.parametrize("place", ["lists", "grid"])
+def test_more_tau_than_pictures_are_drawn_for_are_refused(run, place):
+    write(run, {place: [{"id": str(tau), "tau": tau, "K": 1, "K'": 1, "bleu": 1} for tau in range(51)]})
+    assert f"{place} must be of at most 50 different tau" in refusal(run)
 
 
 def test_a_byte_order_mark_and_a_field_that_stands_twice_do_no_harm(run):

@@ -5,8 +5,9 @@ from typing import List, Optional
 
 from lv_fairseq.report.part import Part
 from lv_fairseq.report.run_file import RunFile
+from lv_fairseq.results import CLAIMS, LISTS, RARE, SEEDS, TAUS, TIMES
 
-SEEDS, LISTS, TIMES, RARE, BANDS, CLAIMS, TERMS = 50, 1000, 100, 100, 20, 200, 10
+BANDS, TERMS = 20, 10
 EXPECTED = ("above", "not below")
 
 
@@ -17,6 +18,7 @@ class SeedOutput:
     hypotheses: Optional[RunFile]
     bleu: Optional[float]
     signature: str
+    seed: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,15 @@ class Claim:
 
 def read_seed_outputs(part: Part, which: str) -> List[SeedOutput]:
     """The outputs of each seed for a set."""
-    outputs = [seed[which] for seed in part.elements(SEEDS) if seed[which].value is not None]
-    return [SeedOutput(one["hypotheses"].run_file(), one["bleu"].number(), one["signature"].text()) for one in outputs]
+    outputs = [(one[which], one["seed"].number()) for one in part.elements(SEEDS) if one[which].value is not None]
+    return [
+        SeedOutput(one["hypotheses"].run_file(), one["bleu"].number(), one["signature"].text(), seed)
+        for one, seed in outputs
+    ]
 
 
 def read_list_points(part: Part) -> List[ListPoint]:
-    return [
+    points = [
         ListPoint(
             point["id"].text(),
             point["tau"].whole_number(),
@@ -85,6 +90,9 @@ def read_list_points(part: Part) -> List[ListPoint]:
         )
         for point in part.elements(LISTS)
     ]
+    if len({point.tau for point in points}) > TAUS:
+        raise part.wrong(f"of at most {TAUS:,} different tau")
+    return points
 
 
 def read_times(part: Part) -> List[DecodingTime]:

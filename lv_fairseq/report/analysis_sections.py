@@ -3,7 +3,7 @@
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from lv_fairseq.report.analysis import Band, ListPoint
-from lv_fairseq.report.contrasts import Contrast
+from lv_fairseq.report.contrasts import PAIRED, Contrast
 from lv_fairseq.report.figures import Line, line_picture
 from lv_fairseq.report.markup import tag
 from lv_fairseq.report.run import SETS
@@ -19,6 +19,7 @@ def with_seeds(found: Optional[Contrast]) -> str:
     text += f" \u00b1 {found.spread:.2f}" if found.spread is not None else ""
     chances = (("sentences", found.p_sentences), ("seeds", found.p_seeds))
     said = [f"{name} p\u00a0=\u00a0{p:.3f}" for name, p in chances if p is not None]
+    said += [found.how] if found.how not in ("", PAIRED) else []
     return text + (f" ({', '.join(said)})" if said else "")
 
 
@@ -38,7 +39,9 @@ def claims(results: Results) -> Iterator:
         "A claim comes out, or does not (its contrary does), on the test set if both chances are below 0.05: that "
         "other sentences (paired bootstrap, of the mean over seeds) and that other trainings (t-test of the "
         "differences of the seeds; \u00b1 is their standard deviation) make a difference as large. What should only "
-        "not be below comes out if its mean is not. With one training each, nothing is known of other trainings.",
+        "not be below comes out if its mean is not. Of systems with different seeds the second is Welch\u2019s "
+        "t-test; where one was trained once and others several times, all of these must say the same in its place. "
+        "With one training each, nothing is known of other trainings.",
         class_="quiet",
     )
 

@@ -18,6 +18,7 @@ CELL = 18  # of a heat map
 FAINT = 0.015  # a smaller weight is not drawn
 MARKERS = "osD^vPX*"
 STYLES = ("-", "--", "-.", ":")
+MOST_LINES = 40  # of a picture
 
 STYLE = {
     "svg.fonttype": "none",  # text stays text
@@ -84,6 +85,8 @@ def line_picture(
     lines = [line for line in lines if line.points]
     if not lines:
         return None
+    caption = f"The first {MOST_LINES} of {len(lines):,} lines." if len(lines) > MOST_LINES else ""
+    lines = lines[:MOST_LINES]
     with matplotlib.rc_context(STYLE):
         size = (WIDTH / 72, (HEIGHT + LEGEND_ROW * len(lines)) / 72)
         figure = Figure(figsize=size, dpi=72, layout="constrained")
@@ -104,7 +107,7 @@ def line_picture(
             axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
             axes.xaxis.set_major_formatter(FuncFormatter(number))
         figure.legend(loc="outside lower left", ncols=1, handlelength=2.6, labelspacing=0.25)
-    return Picture(id, figure, f"{title}. {described(lines, x, y)}")
+    return Picture(id, figure, f"{title}. {described(lines, x, y)}", caption=caption)
 
 
 def logarithmic(axes, places: Sequence[float]) -> None:

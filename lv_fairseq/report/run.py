@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
+from lv_fairseq.errors import UserError
 from lv_fairseq.report.analysis import (
     Claim,
     DecodingTime,
@@ -22,13 +23,12 @@ from lv_fairseq.report.analysis import (
 )
 from lv_fairseq.report.part import NAME, Part, clean, measured, read_part, short
 from lv_fairseq.report.run_file import RunFile
+from lv_fairseq.results import COMPARISONS, CURVES, GRID_POINTS, OUTPUTS, PICTURES, SYSTEMS, TAUS
 
 SETS = ("dev", "test")
-SYSTEMS, COMPARISONS = 100, 200
 SETTINGS = 1000
-GRID_POINTS = 400
-CURVES, CURVE_POINTS = 100, 20_000
-PICTURES, WORDS, WEIGHTS = 100, 250, 50_000  # of attention, words of each, weights of all
+CURVE_POINTS = 20_000
+WORDS, WEIGHTS = 250, 50_000  # of a picture of attention, and weights of all
 REPLACED = 10_000  # sentences with replaced words
 
 
@@ -142,13 +142,17 @@ class Run:
     claims: List[Claim]
     seconds: Dict[str, float]  # by kind of stage
 
-    def files(self) -> List[Path]:
-        """All that is read of the folder."""
-        texts = [file for text in self.texts.values() for file in (text.source, text.reference)]
+    def outputs(self) -> List[RunFile]:
+        """All that may be scored, in the order of the file; what is named twice is there twice."""
         outputs = [output.hypotheses for system in self.systems for output in system.outputs.values()]
         seeds = [some for system in self.systems for some in system.seeds.values()]
         outputs += [one.hypotheses for some in (*seeds, *(point.outputs for point in self.lists)) for one in some]
-        return [self.folder / NAME, *(file.path for file in (*texts, *outputs) if file is not None)]
+        return [file for file in outputs if file is not None]
+
+    def files(self) -> List[Path]:
+        """All that is read of the folder."""
+        texts = [file for text in self.texts.values() for file in (text.source, text.reference)]
+        return [self.folder / NAME, *(file.path for file in (*texts, *self.outputs()) if file is not None)]
 
 
 def read_run(folder: Path) -> Run:
@@ -156,7 +160,7 @@ def read_run(folder: Path) -> Run:
     folder = Path(folder)
     part = read_part(folder)
     corpus, texts = part["corpus"], part["texts"]
-    return Run(
+    run = Run(
         folder=folder,
         name=part["name"].text() or clean(folder.resolve().name),
         signature=read_signature(part["signature"]),
@@ -165,7 +169,7 @@ def read_run(folder: Path) -> Run:
         texts={which: read_text(texts[which]) for which in SETS if texts[which].value is not None},
         systems=[read_system(system, i) for i, system in enumerate(part["systems"].elements(SYSTEMS))],
         comparisons=read_comparisons(part["systems"]),
-        grid=[read_grid_point(point) for point in part["grid"].elements(GRID_POINTS)],
+        grid=read_grid(part["grid"]),
         curves=[read_curve(curve) for curve in part["curves"].elements(CURVES)],
         attention=read_sentences(part["attention"]),
         lists=read_list_points(part["lists"]),
@@ -174,6 +178,12 @@ def read_run(folder: Path) -> Run:
         claims=read_claims(part["claims"]),
         seconds=read_seconds(part["seconds"]),
     )
+    if len(run.outputs()) > OUTPUTS:
+        place = clean(str(folder / NAME))
+        raise UserError(
+            f"{place} names {len(run.outputs()):,} outputs to score, and a page is made of {OUTPUTS:,} at most"
+        )
+    return run
 
 
 def read_signature(part: Part) -> List[Tuple[str, str]]:
@@ -264,6 +274,13 @@ def read_replaced(part: Part) -> Dict[int, List[str]]:
     if len(found) > REPLACED:
         raise part.wrong(f"of at most {REPLACED:,} sentences")
     return found
+
+
+def read_grid(part: Part) -> List[GridPoint]:
+    points = [read_grid_point(point) for point in part.elements(GRID_POINTS)]
+    if len({point.tau for point in points}) > TAUS:
+        raise part.wrong(f"of at most {TAUS:,} different tau")
+    return points
 
 
 def read_grid_point(part: Part) -> GridPoint:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from lv_fairseq.progress import stage
 from lv_fairseq.report.analysis import SeedOutput
-from lv_fairseq.report.contrasts import Contrast, SeedScores, TestedClaim, contrast, seed_scores, verdict
+from lv_fairseq.report.contrasts import Contrast, Scorer, SeedScores, TestedClaim, contrast, seed_scores, verdict
 from lv_fairseq.report.differences import Sentence
 from lv_fairseq.report.run import SETS, Run, System
 from lv_fairseq.report.scores import SetScores
@@ -54,7 +55,12 @@ def computed_over_seeds(run: Run, scores: Dict[str, SetScores]) -> OverSeeds:
         found = {system.id: outputs_of(system, which) for system in run.systems if system.id in wanted or system.seeds}
         if which == "test":
             found.update({point.id: point.outputs for point in run.lists})
-        scored = {id: seed_scores(some, scores[which].references, notes, id) for id, some in found.items() if some}
+        systems[which] = {}
+        if not any(found.values()):
+            continue
+        with stage(f"scoring all seeds, {which}", sum(map(len, found.values())), " outputs") as progress:
+            scorer = Scorer(scores[which].references, progress)
+            scored = {id: seed_scores(some, scorer, notes, id) for id, some in found.items() if some}
         systems[which] = {id: one for id, one in scored.items() if one is not None}
     pairs = {which: compared_pairs(run, systems[which]) for which in SETS}
     claims = [tested(claim, systems) for claim in run.claims]

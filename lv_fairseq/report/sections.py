@@ -179,7 +179,9 @@ def differences_over_seeds(run: Run, over: OverSeeds) -> Iterator[Html]:
     yield tag(
         "p",
         "\u00b1 is the standard deviation of single trainings, of systems or of their differences. Chance comes in "
-        "twice: other sentences (paired bootstrap, of the mean over seeds) and other trainings (t-test of the seeds).",
+        "twice: other sentences (paired bootstrap, of the mean over seeds) and other trainings (t-test of the seeds, "
+        "which is Welch\u2019s if these are not the same ones; of a system that was trained once, whether every "
+        "training of the other says so).",
         class_="quiet",
     )
 

@@ -5,6 +5,7 @@ from typing import Callable, Dict, List, Optional, Sequence
 from lv_fairseq.report.markup import Html, tag
 
 NOTHING = "\u2013"
+FEW_CELLS, SPARSE = 100, 4  # a matrix may have as many cells, and as many for each of its numbers
 
 
 def table(caption: str, heads: Sequence, rows: Sequence[Sequence], kind: Optional[str] = None) -> Html:
@@ -28,12 +29,16 @@ def matrix(
     show: Callable[[float], str],
     mark_best: bool = False,
 ) -> Html:
-    """A table of numbers by two other numbers: (row, column): value."""
+    """A table of numbers by two other numbers: (row, column): value. Where most places would be empty, a line for each
+    that is not."""
     rows, columns = (sorted({place[i] for place in values}) for i in (0, 1))
     known = [value for value in values.values() if value is not None]
     best = max(known) if mark_best and len(known) > 1 else None
     is_best = lambda value: best is not None and show(value) == show(best)
     cell = lambda value: marked(show(value), is_best(value)) if value is not None else NOTHING
+    if len(rows) * len(columns) > FEW_CELLS + SPARSE * len(values):
+        lines = [[f"{row:,}", f"{column:,}", cell(value)] for (row, column), value in sorted(values.items())]
+        return table(caption, [f"{corner} (row)", "column", "value"], lines)
     body = [[f"{row:,}", *(cell(values.get((row, column))) for column in columns)] for row in rows]
     return table(caption, [corner, *(f"{column:,}" for column in columns)], body)
 

@@ -11,6 +11,7 @@ from typing import Dict, Sequence
 
 import yaml
 
+from experiment.limits import excess
 from experiment.plan import LV, REPEATABLE, RESHUFFLE, reshuffle_taus, shortlists, taus
 from lv_fairseq.errors import UserError
 from lv_fairseq.files import written_whole
@@ -84,7 +85,11 @@ def load_config(path: Path) -> Dict:
         given["other_lexicon"] = str(Path(given["other_lexicon"]).resolve())
         if not Path(given["other_lexicon"]).is_file():
             raise UserError(f"{path}: there is no other_lexicon {given['other_lexicon']}: make it with lv-lexicon")
-    return {**DEFAULTS, **given}
+    config = {**DEFAULTS, **given}
+    too_much = excess(config)
+    if too_much:
+        raise UserError(f"{path}: {too_much}")
+    return config
 
 
 def whole(value, lowest: int = 0) -> bool:

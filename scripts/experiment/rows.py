@@ -60,6 +60,13 @@ def row_id(config: Dict, name: str, size: int) -> str:
     return f"{name}{suffix(size, among.get(name.removesuffix('-unk'), taus)(config))}"
 
 
+def members_id(config: Dict) -> str:
+    """The row of single models of the ensemble: reshuffled ones if it has some, else those of LV, then frozen."""
+    if RESHUFFLE in config["ensemble"]:
+        return row_id(config, "frozen", reshuffle_taus(config)[-1])
+    return row_id(config, "lv-frozen", taus(config)[-1])
+
+
 def replicas(config: Dict, kind: str, size: int, name: str = "") -> List[Replica]:
     """The best point of each seed."""
     seeds = seeds_of(config, kind)
@@ -68,6 +75,11 @@ def replicas(config: Dict, kind: str, size: int, name: str = "") -> List[Replica
 
 def list_flags(k: int, per_word: int) -> List:
     return ["--candidate-frequent", k, "--candidate-per-word", per_word]
+
+
+def tuned_with_frozen(models: List[Replica]) -> List[Replica]:
+    """The same models, trained on with frozen word vectors."""
+    return [Replica(one.seed, ((frozen_name(one.points[0][0], 1), 1),)) for one in models]
 
 
 class Table:
@@ -134,7 +146,7 @@ class Table:
         """New partitions every epoch, and that model with frozen word vectors."""
         config, flags = self.config, self.best_lists(tau)
         models = replicas(config, RESHUFFLE, tau)
-        frozen = [Replica(one.seed, ((frozen_name(one.points[0][0], 1), 1),)) for one in models]
+        frozen = tuned_with_frozen(models)
         before = self.id("lv-unk", tau if tau in taus(config) else self.main)
         one = self.id("reshuffle", tau)
         again = "another training, with new partitions every epoch"
@@ -151,10 +163,18 @@ class Table:
             return []
         points = tuple((frozen_name(run, place), 1) for run, most in runs for place in range(1, most + 1))
         note = f"{len(points)} models: the best points of {len(runs)} trainings with all words, each trained on with "
-        against = [self.id("lv-unk", self.main), self.id("frozen", reshuffle_taus(self.config)[-1])]
+        unk, single = self.id("lv-unk", self.main), members_id(self.config)
         title, flags = self.sized("+ ensemble", "tau {}", self.main), self.best_lists(self.main)
         note = f"up to {note}frozen word vectors"
-        return [Row("ensemble", title, note, against, [Replica(None, points)], None, flags, True)]
+        row = Row("ensemble", title, note, [unk, single], [Replica(None, points)], None, flags, True)
+        if RESHUFFLE in self.config["ensemble"]:
+            return [row]
+        name, then = (
+            self.sized("LV + frozen word vectors", "tau {}", self.main),
+            "LV, trained on with frozen word vectors",
+        )
+        models = tuned_with_frozen(replicas(self.config, LV, self.main))
+        return [Row(single, name, then, [unk], models, None, flags, True), row]
 
     def further(self) -> List[Row]:
         """What the paper did not try, each against + UNK replace with the last tau, or against the baseline."""
