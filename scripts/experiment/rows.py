@@ -169,10 +169,7 @@ class Table:
         row = Row("ensemble", title, note, [unk, single], [Replica(None, points)], None, flags, True)
         if RESHUFFLE in self.config["ensemble"]:
             return [row]
-        name, then = (
-            self.sized("LV + frozen word vectors", "tau {}", self.main),
-            "LV, trained on with frozen word vectors",
-        )
+        name, then = self.sized("LV + frozen", "tau {}", self.main), "LV, trained on with frozen word vectors"
         models = tuned_with_frozen(replicas(self.config, LV, self.main))
         return [Row(single, name, then, [unk], models, None, flags, True), row]
 
