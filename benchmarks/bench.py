@@ -53,6 +53,7 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=Path("runs/bench"), metavar="DIR", help="(default: runs/bench)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="(default: benchmarks, with --quick WORK)")
     parser.add_argument("--keep", action="store_true", help="sections that WORK has already are not measured again")
+    parser.add_argument("--note", default="", metavar="TEXT", help="for the page: the text that was used, other work")
     parser.add_argument("--more", action="append", default=[], metavar="SECTION:FLAGS", help="flags of a section")
     args = parser.parse_args(argv)
     if (args.source is None) != (args.target is None):
@@ -125,7 +126,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         found = measure(section, args)
         rows += found
         missing += [] if found else [section]
-        how = f"{'`QUICK=1`, ' if args.quick else ''}{(time.monotonic() - began) / 60:.0f} minutes."
+        how = f"sections {', '.join(args.only)}{' with QUICK=1' if args.quick else ''}"
+        how += "." if args.keep else f", {(time.monotonic() - began) / 60:.0f} minutes."
+        how += f" {args.note}" if args.note else ""
         write(rows, args, how)
     print(f"{args.out / 'README.md'} and bench.json are written")
     return 1 if missing else 0
