@@ -49,6 +49,9 @@ def cost(rows: Sequence[Row], path: Path) -> bool:
                     [words for words, _ in points], medians, marker="o", markersize=3, linewidth=width, label=system
                 )
             panel.set(xscale="log", yscale="log", title=table, xlabel="words", ylabel=points[0][1].unit)
+            sizes = sorted({words for points in systems.values() for words, _ in points})
+            panel.set_xticks(sizes, [f"{words:,}" for words in sizes])
+            panel.minorticks_off()
             panel.grid(alpha=0.3)
             panel.legend(fontsize=7)
         save(figure, path)
