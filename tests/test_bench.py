@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import bench  # noqa: E402
 from side_by_side import page, plots  # noqa: E402
-from side_by_side.rows import Row, Rows, read  # noqa: E402
+from side_by_side.rows import Row, Rows, few_turns, read  # noqa: E402
 
 
 def some_rows() -> list[Row]:
@@ -49,11 +49,24 @@ def test_the_page_has_every_row_and_says_where_we_are_behind():
     assert "torch 2.13" in text and "![Cost](cost.svg)" in text
     assert "Of 4 comparisons with others, ours is at or below 1.00 in 2." in text
     assert text.count("**2.00**") == 2  # 1/0.5, 1.2/0.4, 2/1: "faster" is faster, at both sizes
-    assert "2.00 of faster; 80 % of ours are matrix products" in text
+    # 80 % of 1.2 s is more than the 0.5 s of the other
+    assert "2.00 of faster; 80 % of ours are matrix products, which alone take longer than all of it" in text
     assert text.count("- elsewhere: absent") == 1
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 2 + 10 and len({len(re.findall(r"\|", line)) for line in rows}) == 1  # none breaks its table
     assert "| 15,000 words | ours | 1.2 (1.1–1.6) | 1.00 | 12 | 80 |" in text
+
+
+def test_a_row_that_is_behind_has_the_profile_that_says_why():
+    ours = Row("t", "s", "ours", "s", [1.0], ours=True, more={"% products": 40.0}, note="0.10 % is swaps")
+    said = page.why(ours, Row("t", "s", "b", "s", [0.9], peer=True))
+    assert said == "; 40 % of ours are matrix products; 0.10 % is swaps"
+    assert "longer than all of it" in page.why(ours, Row("t", "s", "c", "s", [0.3], peer=True))
+    assert page.why(Row("t", "s", "ours", "s", [1.0]), ours) == ""
+
+
+def test_a_row_says_if_it_has_fewer_turns_than_others():
+    assert few_turns(3, 5) == "3 of 5 turns, since it takes long" and few_turns(5, 5) == ""
 
 
 def test_pictures_are_drawn_of_what_was_measured_at_several_sizes(tmp_path):

@@ -36,12 +36,12 @@ from lv_fairseq import processes
 from side_by_side import rows as contract
 from side_by_side.families import Family
 from side_by_side.peers import PeerError
-from side_by_side.rows import Row, Rows
+from side_by_side.rows import PRODUCTS, Row, Rows, few_turns
 from side_by_side.systems import System, Took
 
-FULL = dict(batch=[1, 8, 32], beam=[1, 5, 12], threads=[1, 2], large=500_000, joined=256_000, seconds=10.0)
+FULL = dict(batch=[1, 8, 32], beam=[1, 5, 12], threads=[1, 2], large=500_000, joined=256_000, seconds=5.0)
 QUICK = dict(batch=[1, 8], beam=[5], threads=[1], large=0, joined=32_000, seconds=2.0)
-LEAST_TURNS = 2
+LEAST_TURNS = 3
 
 
 class Setting(NamedTuple):
@@ -71,9 +71,9 @@ def parse_args(argv: Optional[Sequence[str]]) -> Namespace:
     add("--threads", type=int, nargs="+", choices=[1, 2], help="(1 2, with --quick 1)")
     add("--length", type=int, default=10, help="words of a source sentence (10)")
     add("--sentences", type=int, default=100, help="different ones (100)")
-    add("--singles", type=int, default=4, help="sentences a turn where they are translated one by one (4)")
+    add("--singles", type=int, default=2, help="sentences a turn where they are translated one by one (2)")
     add("--most", type=int, default=12_000_000, help="hypotheses times words of a step (12000000)")
-    add("--seconds", type=float, help="after which a setting has no third turn (10, with --quick 2)")
+    add("--seconds", type=float, help="after which a setting has no fourth turn (5, with --quick 2)")
     add("--peers", type=Path, default=contract.PEERS, metavar="DIR", help="their environment (.venv-peers)")
     args = contract.parse(parser, argv)
     for name, value in (QUICK if args.quick else FULL).items():
@@ -100,12 +100,14 @@ class Turns:
         self.words += words
         self.sentences += sum(len(x.words) for x in took)
 
-    def row(self, table: str, length: int) -> Row:
+    def row(self, table: str, length: int, turns: int) -> Row:
         """
         Args:
             length: words that each translation should have, its end included
+            turns: that were to be made
         """
         system, notes = self.system, [self.failed or self.system.note]
+        notes.append(few_turns(len(self.figures), turns) if not self.failed else "")
         row = Row(table, str(self.setting), system.name, "ms a word", self.figures, system.ours, system.peer)
         if not self.failed and self.words != length * self.sentences:
             notes.append(f"{self.words / self.sentences:.1f} words a sentence and not {length}")
@@ -166,11 +168,11 @@ def measure_family(family: Family, args: Namespace, rows: Rows) -> None:
 
 
 def with_products(turns: Turns, family: Family, args: Namespace) -> Row:
-    row = turns.row(family.title, args.length + 1)
+    row = turns.row(family.title, args.length + 1, args.turns)
     if row.ours:
         seconds = statistics.median(turns.seconds)
         batch = list(itertools.islice(itertools.cycle(family.sentences), turns.setting.batch))
-        row.more["% products"] = turns.system.share_of_products(batch, seconds)
+        row.more[PRODUCTS] = turns.system.share_of_products(batch, seconds)
     return row
 
 

@@ -2,7 +2,7 @@
 
 from typing import Dict, List, Sequence, Tuple
 
-from .rows import Row
+from .rows import PRODUCTS, Row
 
 HEAD = """# Side by side with everyone
 
@@ -44,7 +44,7 @@ def behind(rows: Sequence[Row]) -> str:
         if ratio is not None:
             compared += 1
             if round(ratio, 2) > 1:
-                slower.append(f"- {row.table}, {row.setting}: {ratio:.2f} of {row.system}{why(mine)}")
+                slower.append(f"- {row.table}, {row.setting}: {ratio:.2f} of {row.system}{why(mine, row)}")
     absent = sorted({f"- {row.system}: {row.note}" for row in rows if row.peer and not row.turns})
     lines = [f"Of {compared} comparisons with others, ours is at or below 1.00 in {compared - len(slower)}."]
     lines += ["", "Behind, with what is known of our time there:", "", *slower] if slower else []
@@ -52,9 +52,15 @@ def behind(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, ""])
 
 
-def why(ours: Row) -> str:
-    share = f"; {ours.more['% products']:.0f} % of ours are matrix products" if "% products" in ours.more else ""
-    return f"{share}; {ours.note}" if ours.note else share
+def why(ours: Row, other: Row) -> str:
+    """What the profile of our time says of one that is faster."""
+    share, note = ours.more.get(PRODUCTS), f"; {ours.note}" if ours.note else ""
+    if share is None:
+        return note
+    said = f"; {share:.0f} % of ours are matrix products"
+    if ours.median * share / 100 > other.median:
+        said += ", which alone take longer than all of it: it multiplies faster, or less"
+    return said + note
 
 
 def tabulated(table: str, rows: List[Row]) -> str:

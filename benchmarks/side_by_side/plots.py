@@ -6,12 +6,11 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import matplotlib
 
-from .rows import Row
+from .rows import PRODUCTS, Row
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
-PRODUCTS = "% products"
 SALT = {"svg.hashsalt": "bench", "svg.fonttype": "none", "font.size": 9}
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 FULL_TURNS, QUICK_TURNS = 5, 2
+PRODUCTS = "% products"  # among `more` of our rows: which part of the time is matrix products
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Row:
         ours: the row that the others of this table and setting are compared with
         peer: another program, or fairseq without us, that we want to be at or below
         more: other figures: {"MB trained": 143.0, "peak MB": 900}
-        note: what a reader must know: why it is absent, what share of our time is not matrix products
+        note: what a reader must know: why it is absent, that it had fewer turns
     """
 
     table: str
@@ -62,6 +63,11 @@ def middle_half(figures: List[float]) -> Tuple[float, float]:
         return figures[0], figures[0]
     low, _, high = statistics.quantiles(figures, n=4, method="inclusive")
     return low, high
+
+
+def few_turns(made: int, wanted: int) -> str:
+    """A note for a row that was not measured as often as others."""
+    return f"{made} of {wanted} turns, since it takes long" if made < wanted else ""
 
 
 class Rows:

@@ -33,13 +33,13 @@ from one_update import ARCHS, DIM, OWN, AdaptiveRun, Run, binarise, demo_text, j
 import lv_fairseq
 from lv_fairseq.processes import signals_as_exit
 from side_by_side.beside import Beside
-from side_by_side.rows import Row, Rows, parse, section_parser
+from side_by_side.rows import PRODUCTS, Row, Rows, few_turns, parse, section_parser
 from side_by_side.ways import SCORES, CrossEntropyRun, GatheredRun, LinearCrossEntropyRun, ProductsRun, parts
 
 WORDS, QUICK_WORDS = [15_000, 50_000, 150_000, 500_000, 1_000_000], [15_000, 150_000]
 PAIRS, QUICK_PAIRS = 40_000, 10_000
 GB = 1 << 30
-PRODUCTS = "its matrix products alone"
+ALONE = "its matrix products alone"
 OTHERWISE = 1.0  # GB of a process besides what grows with the words
 FEW, SHORT = 8, 0.3  # sentences of a first update; seconds that it takes if a whole one may follow before turns count
 
@@ -80,7 +80,7 @@ def ways(args: argparse.Namespace) -> List[Way]:
     return [
         Way(f"lv_fairseq, tau {args.tau:,}", with_pages, 1.5, ours=True, draws=True),
         Way(f"a vocabulary of {args.tau:,} words", lambda data, args: Run(data, args, *OWN), floor=True),
-        Way(PRODUCTS, partial(with_pages, run=ProductsRun), 1.5, draws=True),
+        Way(ALONE, partial(with_pages, run=ProductsRun), 1.5, draws=True),
         Way("gathered rows, SparseAdam", GatheredRun, 1.5, peer=True),
         Way(
             "fairseq, adaptive_loss",
@@ -182,18 +182,17 @@ def fill(row: Row, beside: List[Measured], found: Dict[str, Measured]) -> None:
     ]
     row.more = beside[0].more
     row.note = f"{100 * swap / statistics.median(row.turns):.2f} % is swaps"
-    if PRODUCTS in found:
-        share = statistics.median(1 - its / mine for mine, its in zip(row.turns, found[PRODUCTS].seconds))
-        row.note = f"{100 * share:.0f} % of the time is not matrix products, {row.note}"
+    if ALONE in found:
+        share = statistics.median(its / mine for mine, its in zip(row.turns, found[ALONE].seconds))
+        row.more = {**row.more, PRODUCTS: round(100 * share, 1)}
 
 
 def note(way: Way, one: Measured, args: argparse.Namespace) -> str:
     notes = []
     if way.scores and parts(args.tokens, args.size) > 1:
         notes.append(f"in {parts(args.tokens, args.size)} parts, for its scores to fit into memory")
-    if len(one.seconds) < args.turns:
-        notes.append(f"{len(one.seconds)} of {args.turns} turns, since it takes long")
-    return ", ".join(notes)
+    notes.append(few_turns(len(one.seconds), args.turns))
+    return ", ".join(filter(None, notes))
 
 
 def too_large(way: Way, args: argparse.Namespace) -> str:
