@@ -114,6 +114,7 @@ def test_all_ways_take_turns(tmp_path):
     assert len(found) == 7 and all(len(row.turns) == 1 and row.turns[0] > 0 for row in found)
     more = {row.system: row.more for row in found}
     whole, ours = more["fairseq, cross_entropy"], more["lv_fairseq, tau 100"]
+    assert ours.pop("% products") > 0
     assert whole["MB trained"] - ours["MB trained"] == pytest.approx(300 * 256 * 4 * 4 / 2**20, abs=0.2)
     assert all(figures.keys() == whole.keys() for name, figures in more.items() if "products" not in name)
 
