@@ -11,7 +11,8 @@ word vectors, as in the paper. Each can be trained with several seeds, for the s
 gets no better. Then the paper's analysis: BLEU against K' for several K and tau, decoding times, rare words.
 
 Every stage leaves its files behind and is not done again: start the command again after it was stopped. Figures go to
-OUT/results.json, logs of the trainings are OUT/*/fairseq-train.log. On CPUs several trainings or decodings run side by
+OUT/results.json, logs of the trainings are OUT/*/fairseq-train.log. One that was stopped shows what it has, with
+--so-far. On CPUs several trainings or decodings run side by
 side (`parallel`), which costs less than many threads for each.
 """
 
@@ -31,7 +32,7 @@ from experiment.decoding import Decoder
 from experiment.lists import Lists
 from experiment.plan import shortlists, taus
 from experiment.rare_words import rare_words
-from experiment.rows import Row, Table, partner, row_id
+from experiment.rows import Row, Table, of_ended, partner, row_id
 from experiment.stages import Stages
 from experiment.times import decoding_times, timed
 from experiment.training import curve, trained_hours
@@ -71,25 +72,30 @@ class Experiment:
         self.lists = Lists(config, self.data, self.decoder, self.stages)
         self.results: Dict = {"name": config["name"], "signature": signature(config), "systems": []}
 
-    def run(self) -> None:
+    def run(self, so_far: bool = False) -> None:
+        """``so_far``: nothing more is trained, and the table has the rows that can be decoded."""
         corpus = lambda: corpus_figures(*(self.data.text("train", side) for side in (0, 1)))
         found = {"corpus": self.stages.stage("corpus", corpus, dict, ("source", "target", "pairs"))}
         found["texts"] = self.data.texts()
         self.data.make()
-        self.trainings.train_all()
+        if not so_far:
+            self.trainings.train_all()
+        pending = self.trainings.pending()
         found["grid"] = [point for tau in taus(self.config) for point in self.lists.grid(tau)]
         best = self.lists.choose(found["grid"])
-        table = Table(self.config, self.data.words(), best).rows()
+        table = of_ended(Table(self.config, self.data.words(), best).rows(), self.trainings.ended)
         found["systems"] = self.decoder.decode_all(table)
         found["curves"] = self.curves()
-        found["attention"] = self.stages.stage("attention", lambda: self.decoder.attention(self.of_main(table)), list)
+        look = lambda: self.decoder.attention(self.of_main(table))
+        found["attention"] = look() if pending else self.stages.stage("attention", look, list)  # of all rows
         found["lists"] = self.lists.analysis()
         found["times"] = self.times(table)
         found["rare_words"] = self.rare_words(table)
-        found["claims"] = claims(self.config, found["lists"])
+        found["claims"] = claims(self.config, found["lists"], [row.id for row in table])
         found["seconds"] = self.stages.seconds()
         self.results.update(found)
         self.results["signature"]["not converged in time"] = ", ".join(self.trainings.at_limit()) or None
+        self.results["signature"]["not trained yet"] = ", ".join(pending) or None
         for tau, (k, per_word) in best.items():
             of = f", tau {tau:,}" if len(best) > 1 else ""
             self.results["signature"].update({f"K{of}": k, f"K'{of}": per_word})
@@ -176,6 +182,8 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("config", type=Path, help="a small YAML file; see examples")
     parser.add_argument("--prepared", type=Path, required=True, help="what scripts/prepare made")
     parser.add_argument("--out", type=Path, required=True, help="where models, outputs and results.json go")
+    text = "train nothing more: the table of what an experiment that was stopped has trained; it can go on later"
+    parser.add_argument("--so-far", action="store_true", help=text)
     args = parser.parse_args(argv)
     config = load_config(args.config)
     prepared, out = args.prepared.resolve(), args.out.resolve()
@@ -186,7 +194,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with only_one(out):
         keep_config(config, identity, out / "config.json")
-        Experiment(config, prepared, out).run()
+        Experiment(config, prepared, out).run(args.so_far)
 
 
 if __name__ == "__main__":

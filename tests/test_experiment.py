@@ -55,6 +55,12 @@ def test_every_row_of_the_table(tmp_path):
     assert len(results["claims"]) == 8 and len(results["rare_words"]) == 8
     again = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders)
     assert "== " not in again.stderr  # nothing is done twice
+    (tmp_path / "out" / "stages" / "train.reshuffle-1.json").unlink()
+    so_far = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders, "--so-far")
+    assert "== train" not in so_far.stderr
+    results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
+    assert [row["id"] for row in results["systems"]] == ["rnnsearch", "rnnsearch-unk", "lv", "lv-list", "lv-unk"]
+    assert results["signature"]["not trained yet"].startswith("reshuffle-1") and len(results["claims"]) == 5
     (tmp_path / "config.yaml").write_text(CONFIG.replace("beam: 3", "beam: 4"))
     other = run("python", "scripts/run_experiment.py", tmp_path / "config.yaml", *folders, check=False)
     assert other.returncode == 1 and "was begun with another beam" in other.stderr.strip().splitlines()[-1]

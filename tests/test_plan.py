@@ -8,6 +8,7 @@ import pytest
 import torch
 from in_process import experiment
 
+from lv_fairseq import UserError
 from lv_fairseq.report.run import read_run
 
 claims, config, plan, rare_words = experiment.claims, experiment.config, experiment.plan, experiment.rare_words
@@ -77,7 +78,16 @@ def test_a_baseline_is_that_of_the_size_of_tau():
 
 
 def trained(tmp_path, **settings) -> trainings.Trainings:
-    return trainings.Trainings({**MANY, **settings}, tmp_path, None, None)
+    return trainings.Trainings({**MANY, **settings}, tmp_path, None, experiment.stages.Stages(tmp_path, tmp_path, 1))
+
+
+def ended(folder, *names) -> None:
+    """What runs leave behind: a best point, and that they have ended."""
+    (folder / "stages").mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "checkpoint.best_loss_5.1.pt").write_bytes(b"")
+        (folder / "stages" / f"train.{name}.json").write_text('""')
 
 
 def test_the_measure_says_when_a_training_ends(tmp_path):
@@ -105,16 +115,45 @@ def test_a_run_that_its_time_ended_is_told_of(tmp_path):
         (tmp_path / "rnnsearch-1").mkdir(exist_ok=True)
         last = {"extra_state": {"previous_training_time": 3601.0}}
         torch.save(last, tmp_path / "rnnsearch-1" / "checkpoint_last.pt")
+        assert runs.at_limit() == []  # it has not ended
+        ended(tmp_path, "rnnsearch-1")
         assert runs.at_limit() == expected
+        (tmp_path / "stages" / "train.rnnsearch-1.json").unlink()
 
 
 def test_fewer_points_than_wanted_are_tuned_as_far_as_they_go(tmp_path):
     runs = trained(tmp_path)
-    (tmp_path / "reshuffle-500-1").mkdir()
-    (tmp_path / "reshuffle-500-1" / "checkpoint.best_loss_5.1.pt").write_bytes(b"")
+    ended(tmp_path, "reshuffle-500-1")
     first, second = (runs.named(f"frozen-reshuffle-500-1-{place}") for place in (1, 2))
     assert runs.possible(first) and not runs.possible(second)
+    assert not runs.ended(first.name) and runs.ended(second.name)  # there is nothing to do for it
     assert runs.points(first.name) == [tmp_path / "reshuffle-500-1" / "checkpoint.best_loss_5.1.pt"]  # none of its own
+
+
+def test_a_table_so_far_has_the_rows_and_seeds_that_are_trained(tmp_path):
+    runs = trained(tmp_path)
+    ended(tmp_path, "rnnsearch-200-1", "rnnsearch-500-1", "rnnsearch-500-2", "lv-200-1", "reshuffle-200-2")
+    with pytest.raises(UserError, match="^--so-far: lv-500-1 must have been trained before"):
+        runs.pending()
+    ended(tmp_path, "lv-500-1", "lv-500-2")
+    assert set(runs.pending()) == {run.name for run in runs.plan if not runs.ended(run.name)}
+    assert {"lv-200-2", "frozen-reshuffle-200-2-1"} <= set(runs.pending()) and "lv-500-2" not in runs.pending()
+    found = {row.id: row for row in rows.of_ended(table(MANY), runs.ended)}
+    seeds = {id: [one.seed for one in row.replicas] for id, row in found.items()}
+    of_all = {"rnnsearch-200": [1], "rnnsearch-500": [1, 2], "lv-200": [1], "lv-500": [1, 2], "reshuffle-200": [2]}
+    assert {id: seeds[id] for id in of_all} == of_all and found["reshuffle-200"].against == ["lv-unk-200"]
+    assert not {"frozen-200", "reshuffle-500", "ensemble", "lv-unigram", "other-model"} & set(found)
+    points = lists([200, 500], [100, 500], [1, 10])
+    about = claims.claims(MANY, points, list(found))
+    assert all(set(one["more"] + one["less"]) <= {*found, *(point["id"] for point in points)} for one in about)
+    left_out = [one for one in claims.claims(MANY, points) if one not in about]
+    assert [one["more"] for one in left_out] == [["frozen-200"], ["reshuffle-500"], ["frozen-500"], ["ensemble"]]
+
+
+def test_a_whole_table_is_as_it_was(tmp_path):
+    runs = trained(tmp_path)
+    ended(tmp_path, *names(MANY))
+    assert runs.pending() == [] and rows.of_ended(table(MANY), runs.ended) == table(MANY)
 
 
 def lists(taus, frequent, per_word) -> list:
@@ -182,6 +221,7 @@ def test_what_is_allowed_is_what_a_report_reads(tmp_path, settings):
     points = lists(plan.taus(settings), settings["analysis_frequent"], settings["analysis_per_word"])
     for point in points:
         point["seeds"] = [{"seed": seed, "test": output} for seed in plan.seeds_of(settings, "lv")]
+    ended(tmp_path, *names(settings))
     curves = [{"name": run.title, "seed": run.seed} for run in trained(tmp_path, **settings).shown()]
     places = lists(plan.taus(settings), settings["frequent"], settings["per_word"])
     grid = [{name: point[name] for name in ("tau", "K", "K'")} for point in places]

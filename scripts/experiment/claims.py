@@ -1,6 +1,6 @@
 """The claims of the paper as data: which rows should have more BLEU than which, for `lv-report` to test."""
 
-from typing import Dict, List, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from experiment.plan import ensemble_runs, reshuffle_taus, taus
 from experiment.rows import members_id, partner, row_id
@@ -18,11 +18,17 @@ def claim(text: str, paper: str, expected: str, more: Sequence[str], less: Seque
     return {"claim": text, "paper": paper, "expected": expected, "more": list(more), "less": list(less)}
 
 
-def claims(config: Dict, lists: Sequence[Dict]) -> List[Dict]:
+def claims(config: Dict, lists: Sequence[Dict], rows: Optional[Sequence[str]] = None) -> List[Dict]:
     """
     Args:
         lists: what results.json says of K' for several K and tau
+        rows: ids of the rows that there are (default: all)
     """
+    known = [one["id"] for one in lists] + list(rows or ())
+    return [one for one in all_claims(config, lists) if rows is None or {*one["more"], *one["less"]} <= {*known}]
+
+
+def all_claims(config: Dict, lists: Sequence[Dict]) -> List[Dict]:
     found = [one for tau in taus(config) for one in of_tau(config, tau)]
     for tau in reshuffle_taus(config):
         found += of_tuning(config, tau)

@@ -8,7 +8,7 @@ from experiment.data import Data
 from experiment.decoding import SCORES, Decoder
 from experiment.outputs import list_coverage
 from experiment.plan import LV, suffix, taus
-from experiment.rows import Row, list_flags, replicas
+from experiment.rows import Row, list_flags, of_ended, replicas
 from experiment.seeds import over_seeds
 from experiment.stages import Stages
 
@@ -23,8 +23,8 @@ class Lists:
         self.config, self.data, self.decoder, self.stages = config, data, decoder, stages
 
     def row(self, name: str, tau: int, k: int, per_word: int, replace: bool) -> Row:
-        models = replicas(self.config, LV, tau)
-        return Row(name, "", "", [], models, None, list_flags(k, per_word), replace)
+        row = Row(name, "", "", [], replicas(self.config, LV, tau), None, list_flags(k, per_word), replace)
+        return of_ended([row], self.decoder.trainings.ended)[0]
 
     def frequent(self, key: str) -> List[int]:
         """K of the configuration, none of them more than there are words."""

@@ -1,7 +1,7 @@
 """The rows of the paper's table as data: which models decode which data, how, and with which rows each is compared."""
 
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from experiment.plan import (
     BASELINE,
@@ -80,6 +80,17 @@ def list_flags(k: int, per_word: int) -> List:
 def tuned_with_frozen(models: List[Replica]) -> List[Replica]:
     """The same models, trained on with frozen word vectors."""
     return [Replica(one.seed, ((frozen_name(one.points[0][0], 1), 1),)) for one in models]
+
+
+def of_ended(table: List[Row], ended: Callable[[str], bool]) -> List[Row]:
+    """The rows that can be decoded, by the seeds of which all runs have ended, each compared with those of them."""
+    found: List[Row] = []
+    for row in table:
+        there = [one for one in row.replicas if all(ended(run) for run, _ in one.points)]
+        if there:
+            against = [id for id in row.against if any(id == before.id for before in found)]
+            found.append(row._replace(replicas=there, against=against))
+    return found
 
 
 class Table:

@@ -36,13 +36,19 @@ class Stages:
             threads = max((os.cpu_count() or 1) // parallel, 1)
             self.environment.setdefault("OMP_NUM_THREADS", str(threads))
 
+    def path(self, name: str) -> Path:
+        return self.out / "stages" / f"{name}.json"
+
+    def done(self, name: str) -> bool:
+        return self.path(name).exists()
+
     def stage(self, name: str, work: Callable, kind: type = str, keys: Sequence[str] = ()):
         """The result of some work, which is kept as OUT/stages/NAME.json and not done again.
 
         Args:
             kind, keys: what the result is, and what a dict of results holds
         """
-        path = self.out / "stages" / f"{name}.json"
+        path = self.path(name)
         if not path.exists():
             tqdm.write(f"== {name}", file=sys.stderr)
             path.parent.mkdir(parents=True, exist_ok=True)

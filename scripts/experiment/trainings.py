@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Dict, List
 
 from experiment.data import Data
-from experiment.plan import BASELINE, OTHER, TrainingRun, plan
+from experiment.plan import BASELINE, LV, OTHER, TrainingRun, plan
 from experiment.stages import Stages
 from experiment.training import best_points, points, trained_hours
+from lv_fairseq.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PLUGIN = ["--user-dir", ROOT / "lv_fairseq", "--task", "lv_translation"]
@@ -30,6 +31,23 @@ class Trainings:
             self.stages.together(lambda run=run: self.train(run) for run in runs)
             for run in runs:
                 self.points(run.name)
+
+    def ended(self, name: str) -> bool:
+        """Whether there is nothing more to do for a run."""
+        run = self.named(name)
+        if run.start and not self.ended(run.start[0]):
+            return False
+        return self.stages.done(f"train.{name}") or not self.possible(run)
+
+    def pending(self) -> List[str]:
+        """Runs that are still to be trained. A table can do without most of them, but not without those that its lists
+        are chosen with and compared with: the first seed of the baselines and of LV."""
+        pending = [run.name for run in self.plan if not self.ended(run.name)]
+        first = [run.name for run in self.plan if run.kind in (BASELINE, LV) and run.seed == self.config["seeds"][0]]
+        needed = [name for name in first if name in pending]
+        if needed:
+            raise UserError(f"--so-far: {', '.join(needed)} must have been trained before; go on without --so-far")
+        return pending
 
     def possible(self, run: TrainingRun) -> bool:
         """Whether there is the point that a run goes on from: a training may leave fewer than were asked for."""
@@ -101,9 +119,9 @@ class Trainings:
         """Runs that should have converged, and ended because their time was over."""
         if self.config["measure"] != "equal convergence":
             return []
-        runs = [run for run in self.plan if not run.time_of and self.possible(run)]
+        runs = [run for run in self.plan if not run.time_of and self.ended(run.name) and self.possible(run)]
         return [run.name for run in runs if self.seconds(run.name) >= 3600 * self.hours(run)]
 
     def shown(self) -> List[TrainingRun]:
         """Runs with a learning curve: of tuning, the one that goes on from the best point only."""
-        return [run for run in self.plan if run.start is None or run.start[1] == 1]
+        return [run for run in self.plan if self.ended(run.name) and (run.start is None or run.start[1] == 1)]
