@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from side_by_side import page, plots
-from side_by_side.rows import Row, peer_python, read
+from side_by_side.rows import Row, is_complete, peer_python, read
 
 from lv_fairseq import __version__
 from lv_fairseq.files import written_whole
-from lv_fairseq.processes import end, start
+from lv_fairseq.processes import end, signals_as_exit, start
 
 HERE = Path(__file__).resolve().parent
 SECTIONS = ("updates", "training_runs", "decoding", "start", "lexicon")
@@ -81,9 +81,9 @@ def versions() -> Dict[str, str]:
 
 
 def measure(section: str, args: argparse.Namespace) -> List[Row]:
-    """Run a section, and give what it found; one that fails leaves what it had."""
+    """Run a section, and give what it found; one that fails leaves what it had, and is not complete."""
     out = args.work / f"{section}.json"
-    if not (args.keep and out.exists()):
+    if not (args.keep and is_complete(out)):
         out.unlink(missing_ok=True)
         flags = ["--out", out.resolve(), *(["--quick"] if args.quick else [])]
         if args.source is not None and section != "training_runs":  # which has test texts too: --more names them
@@ -114,24 +114,26 @@ def write(rows: List[Row], args: argparse.Namespace, how: str) -> None:
         file.write(page.page(rows, args.versions, how, drawn).encode())
 
 
+@signals_as_exit()
 def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parse_args(argv)
     args.out = args.out or (args.work if args.quick else HERE)
     for folder in (args.work, args.out):
         folder.mkdir(parents=True, exist_ok=True)
     args.versions = versions()
-    began, rows, missing = time.monotonic(), [], []
+    began, rows, done = time.monotonic(), [], []
     for section in args.only:
         print(f"== {section}", flush=True)
-        found = measure(section, args)
-        rows += found
-        missing += [] if found else [section]
+        rows += measure(section, args)
+        done += [section] if is_complete(args.work / f"{section}.json") else []
         how = f"sections {', '.join(args.only)}{' with QUICK=1' if args.quick else ''}"
         how += "." if args.keep else f", {(time.monotonic() - began) / 60:.0f} minutes."
         how += f" {args.note}" if args.note else ""
+        unfinished = [section for section in args.only if section not in done]
+        how += f" **Not complete: {', '.join(unfinished)}.**" if unfinished else ""
         write(rows, args, how)
-    print(f"{args.out / 'README.md'} and bench.json are written")
-    return 1 if missing else 0
+    print(f"{args.out / 'README.md'} and bench.json are written{f', without all of {unfinished}' * bool(unfinished)}")
+    return 1 if unfinished else 0
 
 
 if __name__ == "__main__":

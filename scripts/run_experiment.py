@@ -73,7 +73,9 @@ class Experiment:
         self.results: Dict = {"name": config["name"], "signature": signature(config), "systems": []}
 
     def run(self, so_far: bool = False) -> None:
-        """``so_far``: nothing more is trained, and the table has the rows that can be decoded."""
+        """``so_far``: nothing more is trained, and the table has the rows and seeds that are there."""
+        if so_far:
+            self.trainings.seeds = self.trainings.seeds_so_far()
         corpus = lambda: corpus_figures(*(self.data.text("train", side) for side in (0, 1)))
         found = {"corpus": self.stages.stage("corpus", corpus, dict, ("source", "target", "pairs"))}
         found["texts"] = self.data.texts()
@@ -83,7 +85,8 @@ class Experiment:
         pending = self.trainings.pending()
         found["grid"] = [point for tau in taus(self.config) for point in self.lists.grid(tau)]
         best = self.lists.choose(found["grid"])
-        table = of_ended(Table(self.config, self.data.words(), best).rows(), self.trainings.ended)
+        table = Table(self.config, self.data.words(), best).rows()
+        table = of_ended(table, self.trainings.seeds, self.trainings.ended)
         found["systems"] = self.decoder.decode_all(table)
         found["curves"] = self.curves()
         look = lambda: self.decoder.attention(self.of_main(table))
@@ -191,6 +194,8 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         if os.pathsep in str(path):
             raise UserError(f"{path}: fairseq takes {os.pathsep!r} for the end of a path, name another folder")
     identity = check_prepared(prepared)
+    if args.so_far and not (out / "config.json").exists():
+        raise UserError(f"--so-far: there is no experiment in {out}, nothing was trained there yet")
     out.mkdir(parents=True, exist_ok=True)
     with only_one(out):
         keep_config(config, identity, out / "config.json")

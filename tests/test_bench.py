@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import bench  # noqa: E402
 from side_by_side import page, plots  # noqa: E402
-from side_by_side.rows import Row, Rows, few_turns, read  # noqa: E402
+from side_by_side.rows import Row, Rows, few_turns, is_complete, read  # noqa: E402
 
 
 def some_rows() -> list[Row]:
@@ -66,7 +66,7 @@ def test_a_row_that_is_behind_has_the_profile_that_says_why():
 
 
 def test_a_row_says_if_it_has_fewer_turns_than_others():
-    assert few_turns(3, 5) == "3 of 5 turns, since it takes long" and few_turns(5, 5) == ""
+    assert few_turns(3, 5) == "3 of 5 turns" and few_turns(5, 5) == ""
 
 
 def test_pictures_are_drawn_of_what_was_measured_at_several_sizes(tmp_path):
@@ -85,6 +85,7 @@ def test_numbers_have_three_digits_that_count(number, text):
 def test_a_section_that_was_measured_is_kept_and_one_that_fails_is_told(tmp_path, capfd):
     rows = Rows(tmp_path / "lexicon.json")
     rows.add(*some_rows())
+    rows.close()
     flags = ["--quick", "--work", str(tmp_path), "--out", str(tmp_path / "page")]
     assert bench.main([*flags, "--keep", "--only", "lexicon"]) == 0
     stored = json.loads((tmp_path / "page" / "bench.json").read_text())
@@ -92,3 +93,14 @@ def test_a_section_that_was_measured_is_kept_and_one_that_fails_is_told(tmp_path
     assert (tmp_path / "page" / "README.md").is_file() and (tmp_path / "page" / "cost.svg").is_file()
     assert bench.main([*flags, "--only", "lexicon", "--more", "lexicon:--no-such-flag"]) == 1
     assert "lexicon failed: exit code" in capfd.readouterr().err
+    assert "**Not complete: lexicon.**" in (tmp_path / "page" / "README.md").read_text()
+
+
+def test_a_section_that_broke_off_is_not_taken_for_a_whole_one(tmp_path):
+    path = tmp_path / "rows.json"
+    assert not is_complete(path)
+    rows = Rows(path)
+    rows.add(*some_rows())
+    assert not is_complete(path)
+    rows.close()
+    assert is_complete(path) and read(path)[0] == some_rows()

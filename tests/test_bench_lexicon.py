@@ -26,7 +26,7 @@ def test_aligners_and_partitions_hand_over_their_rows(tmp_path, given):
     settings = {}
     for row in rows:
         settings.setdefault((row.table, row.setting), []).append(row)
-    assert sorted(table for table, _ in settings) == ["aligning words"] * 2 + ["cutting a text into partitions"] * 2
+    assert sorted(table for table, _ in settings) == ["aligning words"] * 4 + ["cutting a text into partitions"] * 2
     for group in settings.values():
         assert sum(row.ours for row in group) == 1 and all(row.unit == "s a million tokens" for row in group)
     assert all("40 " in setting for _, setting in settings)

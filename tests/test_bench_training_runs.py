@@ -35,16 +35,38 @@ def test_words_and_seconds_of_fairseqs_log():
 
 
 def test_words_and_seconds_of_marians_log():
-    assert training_runs.marian_figures(MARIAN.splitlines()) == (4800, 6, 1002)
+    assert training_runs.marian_figures(MARIAN.splitlines()) == (2000, 2, 1002)  # the first line has what came before
     with pytest.raises(UserError, match="--minutes"):
         training_runs.marian_figures(["Training started"])
 
 
-def test_a_peer_that_is_not_installed_is_a_row_without_turns(tmp_path):
+def one_system(monkeypatch, system) -> None:
+    monkeypatch.setattr(training_runs, "systems", lambda args: [system])
+
+
+def test_a_peer_that_is_not_installed_is_a_row_without_turns(tmp_path, monkeypatch):
     args = training_runs.parse_args(["--quick", "--peers", str(tmp_path)])
     (marian,) = (system for system in training_runs.systems(args) if system.train is training_runs.by_marian)
-    row = training_runs.measure(marian, args, tmp_path, [])
+    one_system(monkeypatch, marian)
+    (tmp_path / "train.tgt").write_text("a\nb\n")
+    (row,) = training_runs.measure(args, tmp_path, [])
     assert not row.turns and row.note.startswith("absent: ") and row.peer
+    assert row.setting == "0.5 minutes, 2 threads, 2 pairs of the demo's text"
+
+
+def test_figures_are_means_over_seeds(tmp_path, monkeypatch):
+    made = {1: (100, 2.0, 4, ["a b c d e"]), 2: (100, 4.0, 8, ["x y z v w"])}
+    train = lambda args, folder: training_runs.Trained(*made[args.seed])
+    one_system(monkeypatch, training_runs.System("one", train))
+    (tmp_path / "train.tgt").write_text("a\n")
+    (row,) = training_runs.measure(training_runs.parse_args(["--turns", "2"]), tmp_path, ["a b c d e"])
+    assert row.turns == [20.0, 40.0] and row.more["words a second"] == 37.5 and row.more["updates"] == 6
+    assert row.more["BLEU"] == 50 and row.note == "2 of 5 turns"
+
+
+def test_a_line_ends_where_other_programs_end_it(tmp_path):
+    (tmp_path / "text").write_text("a\u2028b\n\nc\x85d\n", encoding="utf-8")
+    assert training_runs.lines_of(tmp_path / "text") == ["a\u2028b", "", "c\x85d"]
 
 
 def test_a_peer_that_fails_ends_in_one_line(tmp_path):

@@ -146,6 +146,20 @@ def refusal(begun, capsys):
     return refused(run_experiment.main, capsys, begun / "config.yaml", *folders)
 
 
+def test_a_table_so_far_needs_an_experiment_and_its_first_trainings(begun, capsys):
+    folders = ("--prepared", begun / "prepared", "--so-far", "--out")
+    said = refused(run_experiment.main, capsys, begun / "config.yaml", *folders, begun / "other")
+    assert "there is no experiment in" in said and not (begun / "other").exists()
+    (begun / "out" / "stages" / "train.lv-1.json").unlink()
+    experiment.config.keep_config(
+        experiment.config.load_config(begun / "config.yaml"),
+        run_experiment.check_prepared(begun / "prepared"),
+        begun / "out" / "config.json",
+    )
+    said = refused(run_experiment.main, capsys, begun / "config.yaml", *folders, begun / "out")
+    assert said.startswith("--so-far: lv-1 must have been trained")
+
+
 def test_a_training_without_a_finite_loss_is_told_of(begun, capsys):
     folder = begun / "out" / "lv-1"
     (folder / "checkpoint.best_loss_nan.pt").write_bytes(b"")

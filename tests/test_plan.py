@@ -132,16 +132,19 @@ def test_fewer_points_than_wanted_are_tuned_as_far_as_they_go(tmp_path):
 
 def test_a_table_so_far_has_the_rows_and_seeds_that_are_trained(tmp_path):
     runs = trained(tmp_path)
-    ended(tmp_path, "rnnsearch-200-1", "rnnsearch-500-1", "rnnsearch-500-2", "lv-200-1", "reshuffle-200-2")
-    with pytest.raises(UserError, match="^--so-far: lv-500-1 must have been trained before"):
-        runs.pending()
-    ended(tmp_path, "lv-500-1", "lv-500-2")
-    assert set(runs.pending()) == {run.name for run in runs.plan if not runs.ended(run.name)}
-    assert {"lv-200-2", "frozen-reshuffle-200-2-1"} <= set(runs.pending()) and "lv-500-2" not in runs.pending()
-    found = {row.id: row for row in rows.of_ended(table(MANY), runs.ended)}
-    seeds = {id: [one.seed for one in row.replicas] for id, row in found.items()}
-    of_all = {"rnnsearch-200": [1], "rnnsearch-500": [1, 2], "lv-200": [1], "lv-500": [1, 2], "reshuffle-200": [2]}
-    assert {id: seeds[id] for id in of_all} == of_all and found["reshuffle-200"].against == ["lv-unk-200"]
+    for seed in (1, 2):
+        ended(tmp_path, f"rnnsearch-200-{seed}", f"rnnsearch-500-{seed}", f"lv-200-{seed}", f"reshuffle-200-{seed}")
+    ended(tmp_path, "lv-500-2", "lv-500-3", "frozen-reshuffle-200-1-1", "reshuffle-500-1")
+    with pytest.raises(UserError, match="^--so-far: lv-500-1 must have been trained, and have left a model"):
+        runs.seeds_so_far()
+    ended(tmp_path, "lv-500-1")
+    assert runs.seeds_so_far() == [1, 2]  # the third has no baseline
+    assert {"rnnsearch-200-3", "frozen-reshuffle-200-2-1"} <= set(runs.pending()) and "lv-500-3" not in runs.pending()
+    found = {row.id: row for row in rows.of_ended(table(MANY), [1, 2], runs.ended)}
+    assert {tuple(one.seed for one in row.replicas) for row in found.values()} == {(1, 2)}
+    assert {"rnnsearch-200", "rnnsearch-500", "lv-200", "lv-unk-500", "lv-source-words"} <= set(found)
+    assert found["reshuffle-200"].against == ["lv-unk-200"]
+    # of these the second seed is not there
     assert not {"frozen-200", "reshuffle-500", "ensemble", "lv-unigram", "other-model"} & set(found)
     points = lists([200, 500], [100, 500], [1, 10])
     about = claims.claims(MANY, points, list(found))
@@ -150,10 +153,20 @@ def test_a_table_so_far_has_the_rows_and_seeds_that_are_trained(tmp_path):
     assert [one["more"] for one in left_out] == [["frozen-200"], ["reshuffle-500"], ["frozen-500"], ["ensemble"]]
 
 
+def test_a_training_without_a_model_is_left_out_of_a_table_so_far(tmp_path):
+    runs = trained(tmp_path)
+    ended(tmp_path, *names(MANY))
+    (tmp_path / "reshuffle-500-2" / "checkpoint.best_loss_5.1.pt").unlink()
+    assert [name for name in runs.pending() if not name.startswith("frozen")] == ["reshuffle-500-2"]
+    assert runs.seeds_so_far() == [1, 2, 3]
+    left_out = {row.id for row in table(MANY)} - {row.id for row in rows.of_ended(table(MANY), [1, 2, 3], runs.ended)}
+    assert left_out == {"reshuffle-500", "frozen-500", "ensemble"}
+
+
 def test_a_whole_table_is_as_it_was(tmp_path):
     runs = trained(tmp_path)
     ended(tmp_path, *names(MANY))
-    assert runs.pending() == [] and rows.of_ended(table(MANY), runs.ended) == table(MANY)
+    assert runs.pending() == [] and rows.of_ended(table(MANY), runs.seeds_so_far(), runs.ended) == table(MANY)
 
 
 def lists(taus, frequent, per_word) -> list:

@@ -16,6 +16,10 @@ from lv_fairseq.processes import GRACE, die_with
 MEGABYTE = 1 << 20
 
 
+class EndedError(RuntimeError):
+    """A process that is gone, which happens to one that wants more memory than there is."""
+
+
 class Beside:
     """A `Run` that is somewhere else.
 
@@ -36,17 +40,16 @@ class Beside:
             raise
 
     def ask(self, what: str, *args) -> Any:
-        self.connection.send((what, args))
+        with contextlib.suppress(BrokenPipeError):  # that it has ended is told below
+            self.connection.send((what, args))
         return self.answer()
 
     def answer(self) -> Any:
         try:
             failed, answer = self.connection.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             self.process.join()
-            raise RuntimeError(
-                f"a system ended with exit status {self.process.exitcode} (not enough memory?)"
-            ) from None
+            raise EndedError(f"ended with exit status {self.process.exitcode} (not enough memory?)") from None
         if failed:
             raise RuntimeError(f"a system failed:\n{answer}")
         return answer

@@ -6,7 +6,8 @@
 Models with random weights translate the same sentences in turns, over all words and over candidate lists of the same
 K and K'. Random weights do not know when to end: everybody takes as many steps as a source sentence has words, and one
 for its end. With one thread the processor's time counts, which other work on the machine disturbs less; with two the
-clock. Sentences that are translated one by one also give how long one takes: the median, and what 99 of 100 stay below.
+clock. Sentences that are translated one by one also give how long one takes by the clock: the median and the longest;
+or, of --latency sentences with lists on one thread, with the middle one of the beams, what 99 of 100 stay below.
 
 - rnnsearch beside fairseq's lstm and Marian's s2s, of the same embedding and hidden sizes;
 - the same with 500,000 words and lists of 15,000, beside a model of 15,000 words;
@@ -39,9 +40,10 @@ from side_by_side.peers import PeerError
 from side_by_side.rows import PRODUCTS, Row, Rows, few_turns
 from side_by_side.systems import System, Took
 
-FULL = dict(batch=[1, 8, 32], beam=[1, 5, 12], threads=[1, 2], large=500_000, joined=256_000, seconds=5.0)
-QUICK = dict(batch=[1, 8], beam=[5], threads=[1], large=0, joined=32_000, seconds=2.0)
+FULL = dict(batch=[1, 8, 32], beam=[1, 5, 12], threads=[1, 2], large=500_000, joined=256_000, seconds=5.0, latency=100)
+QUICK = dict(batch=[1, 8], beam=[5], threads=[1], large=0, joined=32_000, seconds=2.0, latency=0)
 LEAST_TURNS = 3
+ENOUGH = 100  # sentences, to say what 99 of 100 stay below
 
 
 class Setting(NamedTuple):
@@ -72,6 +74,7 @@ def parse_args(argv: Optional[Sequence[str]]) -> Namespace:
     add("--length", type=int, default=10, help="words of a source sentence (10)")
     add("--sentences", type=int, default=100, help="different ones (100)")
     add("--singles", type=int, default=2, help="sentences a turn where they are translated one by one (2)")
+    add("--latency", type=int, help="sentences one by one where 99 of 100 are asked for (100, with --quick 0)")
     add("--most", type=int, default=12_000_000, help="hypotheses times words of a step (12000000)")
     add("--seconds", type=float, help="after which a setting has no fourth turn (5, with --quick 2)")
     add("--peers", type=Path, default=contract.PEERS, metavar="DIR", help="their environment (.venv-peers)")
@@ -112,7 +115,8 @@ class Turns:
         if not self.failed and self.words != length * self.sentences:
             notes.append(f"{self.words / self.sentences:.1f} words a sentence and not {length}")
         if self.setting.batch == 1 and self.seconds:
-            row.more = {f"p{p} ms": 1000 * float(np.percentile(self.seconds, p)) for p in (50, 99)}
+            tail = ("p99 ms", 99) if len(self.seconds) >= ENOUGH else ("longest ms", 100)
+            row.more = {name: 1000 * float(np.percentile(self.seconds, p)) for name, p in (("p50 ms", 50), tail)}
         row.note = "; ".join(filter(None, notes))
         return row
 
@@ -121,13 +125,15 @@ def measure(systems: List[System], setting: Setting, sentences: List[List[str]],
     """Some turns of each; before them a sentence that is not counted."""
     found = [Turns(system, setting) for system in systems]
     again, start = itertools.cycle(sentences), time.perf_counter()
+    whole = setting == Setting("lists", 1, args.beam[len(args.beam) // 2], 1) and args.latency > 0
+    singles = -(-args.latency // args.turns) if whole else args.singles
     for turn in range(-1, args.turns):
-        if turn >= LEAST_TURNS and time.perf_counter() - start > args.seconds:
+        if turn >= LEAST_TURNS and not whole and time.perf_counter() - start > args.seconds:
             break
         batches = [[sentences[0]]]
         if turn >= 0:
-            singles = args.singles if setting.batch == 1 else 1
-            batches = [list(itertools.islice(again, setting.batch)) for _ in range(singles)]
+            count = singles if setting.batch == 1 else 1
+            batches = [list(itertools.islice(again, setting.batch)) for _ in range(count)]
         said: Dict[str, List] = {}
         for mine in found[turn % len(found) :] + found[: turn % len(found)]:
             try:
@@ -135,7 +141,7 @@ def measure(systems: List[System], setting: Setting, sentences: List[List[str]],
                     mine.system.search(setting.beam)
                 took = [mine.system.translate(batch) for batch in batches] if not mine.failed else []
             except PeerError as error:
-                mine.failed, mine.figures, took = f"absent: {error}", [], []
+                mine.failed, mine.figures, mine.seconds, took = f"absent: {error}", [], [], []
             if took and turn >= 0:
                 mine.add(took)
             said[mine.system.name] = [x.words for x in took]
@@ -193,7 +199,7 @@ def main(argv: Optional[List[str]] = None) -> None:
                 measure_family(family, args, rows)
             del family
             gc.collect()
-    rows.write()
+    rows.close()
 
 
 if __name__ == "__main__":

@@ -134,7 +134,8 @@ class Family:
 
     def _absent(self, names: Dict[str, str], why: str) -> None:
         for which, name in names.items():
-            self.absent[which].append((name, why))
+            if (name, why) not in self.absent[which]:
+                self.absent[which].append((name, why))
 
     @contextlib.contextmanager
     def with_peers(self, threads: int, versions: Dict[str, str]) -> Iterator[Systems]:

@@ -3,8 +3,9 @@ partitions; each beside a bare minimum, reading the same once.
 
     python -m side_by_side.lexicon --source text.en --target text.de
 
-An aligner aligns in one direction, in five passes, and writes its whole table; eflomal can only align in both. Tokens
-are those of both sides for an aligner, those of the target side for partitions.
+In one direction an aligner makes five passes and writes its whole table; eflomal can only align in both, and so ours
+does too where it is compared with it. Tokens are those of both sides for an aligner, those of the target side for
+partitions.
 """
 
 import argparse
@@ -24,14 +25,17 @@ from lv_fairseq.alignment import Aligner, align, find_aligner, write_corpus
 from lv_fairseq.alignment.program import built_in, eflomal
 from lv_fairseq.errors import UserError
 from lv_fairseq.partitions import Sentences, partition
+from lv_fairseq.processes import signals_as_exit
 from side_by_side.rows import Row, Rows, parse, section_parser
 
 DEMO = Path(__file__).resolve().parents[2] / "scripts" / "demo_corpus.py"
 FULL_PAIRS, QUICK_PAIRS = 100_000, 5_000
 TAU, SPECIALS, END = 15_000, range(4), 2  # special symbols as in fairseq's dictionaries
+WAYS = {"one direction": ("none", "fast_align"), "both directions": ("intersection", "eflomal")}
 UNIT, OURS = "s a million tokens", "lv_fairseq, built-in aligner"
 
 
+@signals_as_exit()
 def main(argv: Optional[List[str]] = None) -> None:
     parser = section_parser(__doc__)
     parser.add_argument(
@@ -45,6 +49,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         sides = first_lines(args, Path(folder))
         aligners(args, rows, sides, Path(folder))
         partitions(args, rows, sides[1])
+    rows.close()
 
 
 def first_lines(args: argparse.Namespace, folder: Path) -> Tuple[Path, Path]:
@@ -72,19 +77,19 @@ def aligners(args: argparse.Namespace, rows: Rows, sides: Tuple[Path, Path], fol
     million = (counts.source_tokens + counts.target_tokens) / 1e6
     known, absent = peers()
     systems: Dict[Tuple[str, str], Callable[[], object]] = {}  # (setting, system): what it does
-    for threads in (1, 2):
-        setting = f"{counts.pairs:,} pairs, {threads} thread{'s' * (threads > 1)}"
+    for threads, (way, (method, peer)) in itertools.product((1, 2), WAYS.items()):
+        setting = f"{counts.pairs:,} pairs, {way}, {threads} thread{'s' * (threads > 1)}"
         for system, aligner in {OURS: built_in(), **known}.items():
-            method = "intersection" if aligner.links_only else "none"
-            systems[setting, system] = partial(align, aligner, corpus, table, folder, method, threads=threads)
-        if threads == 1:
+            if system in (OURS, peer):
+                systems[setting, system] = partial(align, aligner, corpus, table, folder, method, threads=threads)
+        if method == "none" and threads == 1:
             systems[setting, "bare minimum: lines read and split"] = partial(read_and_split, corpus)
     times = in_turns(systems, args.turns, million)
     for setting in dict.fromkeys(setting for setting, _ in systems):
         for system in [system for other, system in systems if other == setting]:
-            note = "both directions, links symmetrised" if system == "eflomal" else ""
-            rows.add(aligner_row(setting, system, times[setting, system], note))
-        rows.add(*(aligner_row(setting, system, [], f"absent: {why}") for system, why in absent.items()))
+            rows.add(aligner_row(setting, system, times[setting, system]))
+        others = [peer for way, (_, peer) in WAYS.items() if f" {way}, " in setting and peer in absent]
+        rows.add(*(aligner_row(setting, peer, [], f"absent: {absent[peer]}") for peer in others))
 
 
 def peers() -> Tuple[Dict[str, Aligner], Dict[str, str]]:

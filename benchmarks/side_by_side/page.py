@@ -10,7 +10,8 @@ HEAD = """# Side by side with everyone
 
 Each row is one system; systems of a setting took turns in one run on one machine. The figure is the median of the
 turns, in brackets between which two figures half of them lie. The ratio is ours by this one's, the median of that of
-each turn: below 1.00 we are faster. Bold: another program, or fairseq without us, is faster than we are.
+each turn: below 1.00 we are faster. Bold: another program, or fairseq without us, is faster than we are. Peak memory is
+that of the updates that were measured: statistics of words that did not come yet take none.
 
 {signature}
 """

@@ -1,5 +1,6 @@
 """Other programs, each in a process of its own that takes turns with ours."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -42,7 +43,8 @@ class Worker:
     def __exit__(self, *_) -> None:
         processes.end(self._process)
         for file in (self._process.stdin, self._process.stdout, self._said):
-            file.close()
+            with contextlib.suppress(BrokenPipeError):  # what a process that ended by itself did not read
+                file.close()
 
     def ask(self, do: str, **asked) -> Dict:
         try:

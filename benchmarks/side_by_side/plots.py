@@ -65,7 +65,7 @@ def shares(rows: Sequence[Row], path: Path) -> bool:
     with matplotlib.rc_context(SALT):
         figure, panel = pyplot.subplots(figsize=(8, 0.8 + 0.24 * len(ours)), layout="constrained")
         names = [f"{row.table}, {row.setting}" for row in ours]
-        products = [row.more[PRODUCTS] for row in ours]
+        products = [min(row.more[PRODUCTS], 100.0) for row in ours]
         panel.barh(names, products, label="matrix products")
         panel.barh(names, [100 - share for share in products], left=products, color="0.8", label="everything else")
         panel.invert_yaxis()

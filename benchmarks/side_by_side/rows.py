@@ -66,19 +66,19 @@ def middle_half(figures: List[float]) -> Tuple[float, float]:
 
 
 def few_turns(made: int, wanted: int) -> str:
-    """A note for a row that was not measured as often as others."""
-    return f"{made} of {wanted} turns, since it takes long" if made < wanted else ""
+    """A note for a row that was not measured as often as others, for want of time."""
+    return f"{made} of {wanted} turns" if made < wanted else ""
 
 
 class Rows:
     """Collects rows and writes them after each, so that who is stopped loses nothing.
 
     Args:
-        out: JSON, {"rows": [...], "versions": {...}}
+        out: JSON, {"rows": [...], "versions": {...}, "complete": whether the section came to its end}
     """
 
     def __init__(self, out: Optional[Path]):
-        self.out, self.rows, self.versions = out, [], {}
+        self.out, self.rows, self.versions, self.complete = out, [], {}, False
 
     def add(self, *rows: Row) -> None:
         for row in rows:
@@ -87,9 +87,14 @@ class Rows:
             print(f"{row.table} | {row.setting} | {row.system}: {figure} {row.note}".rstrip(), flush=True)
         self.write()
 
+    def close(self) -> None:
+        """These are all."""
+        self.complete = True
+        self.write()
+
     def write(self) -> None:
         if self.out is not None:
-            written = {"rows": [asdict(row) for row in self.rows], "versions": self.versions}
+            written = {"rows": [asdict(row) for row in self.rows], "versions": self.versions, "complete": self.complete}
             part = self.out.with_name(self.out.name + ".part")
             part.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
             os.replace(part, self.out)
@@ -98,6 +103,11 @@ class Rows:
 def read(path: Path) -> Tuple[List[Row], Dict[str, str]]:
     stored = json.loads(path.read_text(encoding="utf-8"))
     return [Row(**row) for row in stored["rows"]], stored["versions"]
+
+
+def is_complete(path: Path) -> bool:
+    """Whether a section has measured all that it was asked for."""
+    return path.exists() and json.loads(path.read_text(encoding="utf-8"))["complete"]
 
 
 def section_parser(text: str) -> argparse.ArgumentParser:
@@ -115,7 +125,10 @@ def parse(parser: argparse.ArgumentParser, argv: Optional[List[str]]) -> argpars
     args = parser.parse_args(argv)
     if (args.source is None) != (args.target is None):
         parser.error("--source and --target go together")
-    args.turns = args.turns or (QUICK_TURNS if args.quick else FULL_TURNS)
+    if args.turns is None:
+        args.turns = QUICK_TURNS if args.quick else FULL_TURNS
+    if args.turns < 1:
+        parser.error(f"--turns must be 1 or more, not {args.turns}")
     return args
 
 

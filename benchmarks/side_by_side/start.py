@@ -28,7 +28,7 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 import lv_fairseq
-from lv_fairseq.processes import end, start
+from lv_fairseq.processes import end, signals_as_exit, start
 from side_by_side import rows as contract
 from side_by_side.rows import Row, Rows
 
@@ -197,6 +197,7 @@ def median(figures: List[float]) -> float:
     return round(statistics.median(figures), 3)
 
 
+@signals_as_exit()
 def main(argv: Optional[List[str]] = None) -> None:
     parser = contract.section_parser(__doc__)
     parser.add_argument("--words", type=int, nargs="+", help="of each dictionary (default: 15,000, and 500,000)")
@@ -212,6 +213,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     rows.versions = {name: version(name) for name in ("torch", "fairseq-fixed")}
     for words in args.words or ([15_000] if args.quick else [15_000, 500_000]):
         compare(words, args, rows)
+    rows.close()
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@
 
 All train a recurrent model of 256 dimensions with attention over all words of the text, with Adam, about 3,000 tokens
 an update, on two threads, one after the other and without validation. Then each translates the test text with a beam
-of 5; BLEU is of the text as it is, which is tokenised. Speed is that of updates; loading is not part of fairseq's
-time, and Marian's minutes begin when its process does.
+of 5, scores divided by length; BLEU is of the text as it is, which is tokenised. Minutes begin when fairseq's trainer
+is there, which then reads the data, and when Marian's process does. Speed leaves out the first update of a run, and
+with fairseq includes its checkpoint at the end.
 """
 
 import argparse
@@ -14,22 +15,22 @@ import contextlib
 import itertools
 import json
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Callable, List, NamedTuple, Optional
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import sacrebleu
 
 import lv_fairseq
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.processes import end, how_ended, run, signals_as_exit, start
-from side_by_side.rows import PEERS, Row, Rows, parse, peer_python, section_parser
+from side_by_side.rows import FULL_TURNS, PEERS, Row, Rows, few_turns, parse, peer_python, section_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN, BIN = ROOT / "lv_fairseq", Path(sys.executable).parent
@@ -88,7 +89,8 @@ def by_fairseq(args: argparse.Namespace, folder: Path, flags: tuple) -> Trained:
     given = [BIN / "fairseq-train", folder / "data", *flags, "--save-dir", args.run, "--seed", args.seed, "--cpu"]
     given += ["--optimizer", "adam", "--lr", RATE, "--clip-norm", CLIP_NORM, "--dropout", DROPOUT]
     given += ["--max-tokens", TOKENS, "--num-workers", 0, "--stop-time-hours", args.minutes / 60]
-    given += ["--disable-validation", "--no-epoch-checkpoints", "--log-format", "json", "--log-interval", 1000]
+    given += ["--disable-validation", "--no-epoch-checkpoints", "--save-interval", 1000000]  # but for the last one
+    given += ["--log-format", "json", "--log-interval", 1000]
     shown = printed(given, "fairseq-train", args.run / "train.log")
     words, seconds, updates = fairseq_figures(shown.splitlines())
     # fairseq alone does not open its own checkpoints with today's torch: the plug-in lets it
@@ -103,7 +105,7 @@ def by_fairseq(args: argparse.Namespace, folder: Path, flags: tuple) -> Trained:
     given += ["--path", args.run / "checkpoint_last.pt"]
     given += ["--beam", BEAM, "--max-tokens", TOKENS, "--cpu", "--num-workers", 0]
     shown = printed(given, "fairseq-generate", args.run / "test.out")
-    hypotheses = [line.split("\t") for line in shown.splitlines() if line.startswith("D-")]
+    hypotheses = [line.split("\t") for line in shown.split("\n") if line.startswith("D-")]
     numbered = sorted((int(number[2:]), text) for number, _, text in hypotheses)
     return Trained(words, seconds, updates, [text for _, text in numbered])
 
@@ -158,8 +160,13 @@ def by_marian(args: argparse.Namespace, folder: Path) -> Trained:
     words, seconds, updates = marian_figures(log.read_text(encoding="utf-8").splitlines())
     translations = args.run / "test.out"
     given = ["decode", *common, "--input", folder / "test.src", "--output", translations, "--beam-size", BEAM]
-    marian([*given, "--mini-batch", 16, "--maxi-batch", 10, "--workspace", 500], args)
-    return Trained(words, seconds, updates, translations.read_text(encoding="utf-8").splitlines())
+    marian([*given, "--normalize", 1, "--mini-batch", 16, "--maxi-batch", 10, "--workspace", 500], args)
+    return Trained(words, seconds, updates, lines_of(translations))
+
+
+def lines_of(path: Path) -> List[str]:
+    """As programs count them: Python would also cut a line where a text has other ends of lines in it."""
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 def marian(given: list, args: argparse.Namespace, stop_after: Optional[float] = None) -> None:
@@ -187,10 +194,11 @@ SHOWN = re.compile(r"Up\. ([\d,]+) : .* : Time ([\d.]+)s : ([\d.]+) words/s")
 
 
 def marian_figures(lines: List[str]) -> tuple:
-    """Target words, seconds and updates that a log tells of."""
+    """Target words, seconds and updates that a log tells of. The time of the first one is that of all before it too."""
     found = [match.groups() for match in map(SHOWN.search, lines) if match is not None]
+    found = found[1:]
     if not found:
-        raise UserError("Marian showed no update in its time: give more --minutes")
+        raise UserError("Marian made not even two updates in its time: give more --minutes")
     shown = [(float(seconds), float(speed)) for _, seconds, speed in found]
     words, seconds = sum(seconds * speed for seconds, speed in shown), sum(seconds for seconds, _ in shown)
     return words, seconds, int(found[-1][0].replace(",", ""))
@@ -212,27 +220,43 @@ def prepare(args: argparse.Namespace, folder: Path) -> List[str]:
     given = [BIN / "fairseq-preprocess", "-s", "src", "-t", "tgt", "--trainpref", folder / "train"]
     given += ["--testpref", folder / "test", "--destdir", folder / "data"]
     printed(given, "fairseq-preprocess", folder / "preprocess.log")
-    return (folder / "test.tgt").read_text(encoding="utf-8").splitlines()
+    return lines_of(folder / "test.tgt")
 
 
-def measure(system: System, args: argparse.Namespace, folder: Path, references: List[str]) -> Row:
-    here = dict(table="a whole training", setting=f"{args.minutes:g} minutes, {THREADS} threads")
-    row = Row(system=system.name, unit="s a 1,000 words", ours=system.ours, peer=system.peer, **here)
-    if system.train is by_marian and peer_python(args.peers) is None:
-        row.note = "absent: pymarian is not installed (make .venv-peers/.installed)"
-        return row
-    scores = []
-    for seed in range(1, 1 + args.turns):
+def measure(args: argparse.Namespace, folder: Path, references: List[str]) -> Iterator[Row]:
+    """A row for each system; they take turns, each with another seed."""
+    with open(folder / "train.tgt", "rb") as text:
+        pairs = sum(1 for _ in text)
+    which = "" if args.given else " of the demo's text"
+    here = dict(table="a whole training", unit="s a 1,000 words")
+    here["setting"] = f"{args.minutes:g} minutes, {THREADS} threads, {pairs:,} pairs{which}"
+    found = [(system, Row(system=system.name, ours=system.ours, peer=system.peer, **here)) for system in systems(args)]
+    trained: Dict[str, List[Trained]] = {}
+    for seed, (system, row) in itertools.product(range(1, 1 + args.turns), found):
+        if system.train is by_marian and peer_python(args.peers) is None:
+            row.note = "absent: pymarian is not installed (make .venv-peers/.installed)"
+            continue
         args.seed, args.run = seed, folder / f"{system.name} {seed}".replace(" ", "_").replace(",", "")
-        trained = system.train(args, folder)
-        row.turns.append(1000 * trained.seconds / trained.words)
-        scores.append(sacrebleu.corpus_bleu(trained.translations, [references], tokenize="none", force=True).score)
-    row.more = {
-        "words a second": round(1000 / row.median, 1),
-        "BLEU": round(sum(scores) / len(scores), 2),
-        "updates": trained.updates,
+        one = system.train(args, folder)
+        trained.setdefault(system.name, []).append(one)
+        row.turns.append(1000 * one.seconds / one.words)
+        print(f"  {system.name}, seed {seed}: {one.words / one.seconds:.0f} words a second", flush=True)
+    for _, row in found:
+        if row.turns:
+            row.more = figures(trained[row.system], references)
+            row.note = few_turns(len(row.turns), FULL_TURNS)
+        yield row
+
+
+def figures(trained: List[Trained], references: List[str]) -> Dict[str, float]:
+    """Means over seeds."""
+    how = dict(tokenize="none", force=True)
+    scores = [sacrebleu.corpus_bleu(one.translations, [references], **how).score for one in trained]
+    return {
+        "words a second": round(statistics.median(one.words / one.seconds for one in trained), 1),
+        "BLEU": round(statistics.fmean(scores), 2),
+        "updates": statistics.fmean(one.updates for one in trained),
     }
-    return row
 
 
 def parse_args(argv: Optional[List[str]]) -> argparse.Namespace:
@@ -249,7 +273,7 @@ def parse_args(argv: Optional[List[str]]) -> argparse.Namespace:
     texts = (args.source, args.test_source, args.test_target)
     if any(text is None for text in texts) and any(text is not None for text in texts):
         parser.error("--source, --target, --test-source and --test-target go together")
-    args.turns = given.turns or 1  # whole trainings
+    args.turns, args.given = given.turns or 1, args.source is not None  # whole trainings
     args.minutes = args.minutes or (QUICK_MINUTES if args.quick else MINUTES)
     args.sentences = args.sentences or (QUICK_SENTENCES if args.quick else SENTENCES)
     return args
@@ -271,10 +295,8 @@ def main(argv: Optional[List[str]] = None) -> None:
         rows.versions["pymarian"] = asked.stdout.strip()
     with tempfile.TemporaryDirectory() as folder:
         references = prepare(args, Path(folder))
-        for system in systems(args):
-            began = time.monotonic()
-            rows.add(measure(system, args, Path(folder), references))
-            print(f"  in {time.monotonic() - began:.0f} s", flush=True)
+        rows.add(*measure(args, Path(folder), references))
+    rows.close()
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from one_update import ARCHS, DIM, OWN, AdaptiveRun, Run, binarise, demo_text, j
 
 import lv_fairseq
 from lv_fairseq.processes import signals_as_exit
-from side_by_side.beside import Beside
+from side_by_side.beside import Beside, EndedError
 from side_by_side.rows import PRODUCTS, Row, Rows, few_turns, parse, section_parser
 from side_by_side.ways import SCORES, CrossEntropyRun, GatheredRun, LinearCrossEntropyRun, ProductsRun, parts
 
@@ -95,15 +95,24 @@ def ways(args: argparse.Namespace) -> List[Way]:
 
 @dataclass
 class Measured:
-    """Of a way: seconds of each turn, other figures, and a swap's part of an update."""
+    """Of a way: seconds of each turn, other figures, a swap's part of an update, and why it was given up."""
 
     seconds: List[float] = field(default_factory=list)
     more: Dict[str, float] = field(default_factory=dict)
     swap: float = 0.0
+    failed: str = ""
 
     def in_time(self, limit: float) -> bool:
         """Whether there is time for one more turn."""
-        return not self.seconds or sum(self.seconds) + self.seconds[-1] <= limit
+        return not self.failed and (not self.seconds or sum(self.seconds) + self.seconds[-1] <= limit)
+
+    @contextlib.contextmanager
+    def unless_it_ends(self) -> Iterator[None]:
+        """Of another way than ours, which the others can go on without."""
+        try:
+            yield
+        except EndedError as error:
+            self.failed, self.seconds = f"not measured: {error}", []
 
 
 def groups(others: List[Way], args: argparse.Namespace, memory: float) -> Iterator[List[Way]]:
@@ -120,11 +129,10 @@ def groups(others: List[Way], args: argparse.Namespace, memory: float) -> Iterat
 def take_turns(group: List[Way], data: Dict[bool, Path], args: argparse.Namespace) -> List[Measured]:
     """Ours, the first of the group, goes first in each turn and says what the others train on."""
     with contextlib.ExitStack() as stack:
-        systems = []
+        systems, measured = [], [Measured() for _ in group]
         for way in group:
             systems.append(Beside(partial(way.make, data[way.floor], args)))
             stack.callback(systems[-1].end)
-        measured = [Measured() for _ in group]
         for turn in range(1 + args.turns):
             taking = [one for one in measured[1:] if turn == 0 or one.in_time(args.row_seconds)]
             if len(group) > 1 and not taking:
@@ -134,15 +142,17 @@ def take_turns(group: List[Way], data: Dict[bool, Path], args: argparse.Namespac
             for way, system, one in zip(group[1:], systems[1:], measured[1:]):
                 if not any(one is each for each in taking):
                     continue
-                if turn == 0 and not way.draws:
-                    *_, seconds = system.ask("update", sentences[:FEW], page)
-                    if seconds > SHORT:
-                        continue
-                trained, _, seconds = system.ask("update", None if way.draws else sentences, page)
-                assert sorted(trained) == sorted(sentences)
-                one.seconds += [seconds] * (turn > 0)
+                with one.unless_it_ends():
+                    if turn == 0 and not way.draws:
+                        *_, seconds = system.ask("update", sentences[:FEW], page)
+                        if seconds > SHORT:
+                            continue
+                    trained, _, seconds = system.ask("update", None if way.draws else sentences, page)
+                    assert sorted(trained) == sorted(sentences)
+                    one.seconds += [seconds] * (turn > 0)
         for system, one in zip(systems, measured):
-            one.more, one.swap = system.ask("sizes"), system.ask("swap_seconds")
+            if not one.failed:
+                one.more, one.swap = system.ask("sizes"), system.ask("swap_seconds")
     return measured
 
 
@@ -191,7 +201,7 @@ def note(way: Way, one: Measured, args: argparse.Namespace) -> str:
     notes = []
     if way.scores and parts(args.tokens, args.size) > 1:
         notes.append(f"in {parts(args.tokens, args.size)} parts, for its scores to fit into memory")
-    notes.append(few_turns(len(one.seconds), args.turns))
+    notes.append(one.failed or few_turns(len(one.seconds), args.turns))
     return ", ".join(filter(None, notes))
 
 
@@ -203,7 +213,7 @@ def available() -> float:
     """GB of memory that nobody uses, with some left over."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     (kilobytes,) = (int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    return 0.95 * kilobytes / (1 << 20)
+    return 0.8 * kilobytes / (1 << 20)
 
 
 def parse_args(argv: Optional[List[str]]) -> argparse.Namespace:
@@ -250,6 +260,7 @@ def main(argv: Optional[List[str]] = None) -> None:
                 rows.add(row)
             for floor in data:
                 shutil.rmtree(folder / str(floor))
+    rows.close()
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ class Lists:
         self.config, self.data, self.decoder, self.stages = config, data, decoder, stages
 
     def row(self, name: str, tau: int, k: int, per_word: int, replace: bool) -> Row:
+        runs = self.decoder.trainings
         row = Row(name, "", "", [], replicas(self.config, LV, tau), None, list_flags(k, per_word), replace)
-        return of_ended([row], self.decoder.trainings.ended)[0]
+        return of_ended([row], runs.seeds, runs.ended)[0]
 
     def frequent(self, key: str) -> List[int]:
         """K of the configuration, none of them more than there are words."""

@@ -82,14 +82,14 @@ def tuned_with_frozen(models: List[Replica]) -> List[Replica]:
     return [Replica(one.seed, ((frozen_name(one.points[0][0], 1), 1),)) for one in models]
 
 
-def of_ended(table: List[Row], ended: Callable[[str], bool]) -> List[Row]:
-    """The rows that can be decoded, by the seeds of which all runs have ended, each compared with those of them."""
+def of_ended(table: List[Row], seeds: List[int], ended: Callable[[str], bool]) -> List[Row]:
+    """The rows whose runs have ended with all of these seeds, and with these only; each compared with those of them."""
     found: List[Row] = []
     for row in table:
-        there = [one for one in row.replicas if all(ended(run) for run, _ in one.points)]
-        if there:
+        mine = [one for one in row.replicas if one.seed is None or one.seed in seeds]
+        if mine and all(ended(run) for one in mine for run, _ in one.points):
             against = [id for id in row.against if any(id == before.id for before in found)]
-            found.append(row._replace(replicas=there, against=against))
+            found.append(row._replace(replicas=mine, against=against))
     return found
 
 

@@ -22,7 +22,7 @@ class Trainings:
 
     def __init__(self, config: Dict, out: Path, data: Data, stages: Stages):
         self.config, self.out, self.data, self.stages = config, out, data, stages
-        self.plan = plan(config)
+        self.plan, self.seeds = plan(config), config["seeds"]
 
     def train_all(self) -> None:
         """Runs from nothing first. Each must have left a model, before hours of tuning."""
@@ -33,21 +33,26 @@ class Trainings:
                 self.points(run.name)
 
     def ended(self, name: str) -> bool:
-        """Whether there is nothing more to do for a run."""
+        """Whether there is nothing more to do for a run, and a model: a training from nothing may leave none."""
         run = self.named(name)
-        if run.start and not self.ended(run.start[0]):
-            return False
-        return self.stages.done(f"train.{name}") or not self.possible(run)
+        if run.start:
+            return self.ended(run.start[0]) and (self.stages.done(f"train.{name}") or not self.possible(run))
+        return self.stages.done(f"train.{name}") and bool(points(self.out / name))
 
     def pending(self) -> List[str]:
-        """Runs that are still to be trained. A table can do without most of them, but not without those that its lists
-        are chosen with and compared with: the first seed of the baselines and of LV."""
-        pending = [run.name for run in self.plan if not self.ended(run.name)]
-        first = [run.name for run in self.plan if run.kind in (BASELINE, LV) and run.seed == self.config["seeds"][0]]
-        needed = [name for name in first if name in pending]
-        if needed:
-            raise UserError(f"--so-far: {', '.join(needed)} must have been trained before; go on without --so-far")
-        return pending
+        return [run.name for run in self.plan if not self.ended(run.name)]
+
+    def seeds_so_far(self) -> List[int]:
+        """The seeds with which all baselines and LV runs have ended that are trained with them. The table has no
+        others, so that all rows are of the same ones; the first, with which lists are chosen, must be among them."""
+        kinds = [run for run in self.plan if run.kind in (BASELINE, LV)]
+        missing = {seed: [x.name for x in kinds if x.seed == seed and not self.ended(x.name)] for seed in self.seeds}
+        first = missing[self.seeds[0]]
+        if first:
+            raise UserError(
+                f"--so-far: {', '.join(first)} must have been trained, and have left a model: go on without it first"
+            )
+        return [seed for seed in self.seeds if not missing[seed]]
 
     def possible(self, run: TrainingRun) -> bool:
         """Whether there is the point that a run goes on from: a training may leave fewer than were asked for."""
