@@ -49,8 +49,9 @@ def test_the_page_has_every_row_and_says_where_we_are_behind():
     assert "torch 2.13" in text and "![Cost](cost.svg)" in text
     assert "Of 4 comparisons with others, ours is at or below 1.00 in 2." in text
     assert text.count("**2.00**") == 2  # 1/0.5, 1.2/0.4, 2/1: "faster" is faster, at both sizes
+    assert "- an update of a model: faster, in 2 of 2 settings; ours takes 2.00 of its time" in text
     # 80 % of 1.2 s is more than the 0.5 s of the other
-    assert "2.00 of faster; 80 % of ours are matrix products, which alone take longer than all of it" in text
+    assert text.count("ahead: our matrix products alone, 80 % of our time, take longer") == 2
     assert text.count("- elsewhere: absent") == 1
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 2 + 10 and len({len(re.findall(r"\|", line)) for line in rows}) == 1  # none breaks its table
@@ -58,11 +59,14 @@ def test_the_page_has_every_row_and_says_where_we_are_behind():
 
 
 def test_a_row_that_is_behind_has_the_profile_that_says_why():
-    ours = Row("t", "s", "ours", "s", [1.0], ours=True, more={"% products": 40.0}, note="0.10 % is swaps")
-    said = page.why(ours, Row("t", "s", "b", "s", [0.9], peer=True))
-    assert said == "; 40 % of ours are matrix products; 0.10 % is swaps"
-    assert "longer than all of it" in page.why(ours, Row("t", "s", "c", "s", [0.3], peer=True))
-    assert page.why(Row("t", "s", "ours", "s", [1.0]), ours) == ""
+    ours = Row("t", "s", "ours", "s", [1.0], ours=True, more={"% products": 40.0})
+    assert page.why(ours, Row("t", "s", "b", "s", [0.9])) == "ahead: 60 % of our time is not matrix products"
+    assert "40 % of our time, take longer" in page.why(ours, Row("t", "s", "c", "s", [0.3]))
+    assert page.why(Row("t", "s", "ours", "s", [1.0]), ours) == "ahead"
+    rows = [ours, *(Row("t", "s", "b", "s", [x], peer=True, note="8 bits") for x in (0.5, 0.8))]
+    text = page.page(rows, {}, "", [])
+    assert "b, in 2 of 2 settings; ours takes 1.25 to 2.00 of its time" in text
+    assert "| **1.25** |  | 8 bits; ahead: 60 % of our time is not matrix products |" in text
 
 
 def test_a_row_says_if_it_has_fewer_turns_than_others():

@@ -1,6 +1,6 @@
 """From rows to `benchmarks/README.md`: a table for each thing that was measured, and where we are behind."""
 
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from .rows import PRODUCTS, Row
 
@@ -36,32 +36,48 @@ def ours_of(rows: Sequence[Row]) -> Dict[Tuple[str, str], Row]:
     return {(row.table, row.setting): row for row in rows if row.ours}
 
 
+def ratio_of(row: Row, ours: Dict[Tuple[str, str], Row]) -> Optional[float]:
+    """Ours by this one's."""
+    mine = ours.get((row.table, row.setting))
+    return None if mine is None else row.ratio(mine)
+
+
+def is_ahead(row: Row, ratio: Optional[float]) -> bool:
+    """Whether another program is faster than we are, as far as the page shows it."""
+    return row.peer and ratio is not None and round(ratio, 2) > 1
+
+
 def behind(rows: Sequence[Row]) -> str:
     """How we stand against others."""
-    ours, compared, slower = ours_of(rows), 0, []
+    ours, compared = ours_of(rows), {}
     for row in rows:
-        mine = ours.get((row.table, row.setting))
-        ratio = row.ratio(mine) if row.peer and mine is not None else None
+        ratio = ratio_of(row, ours) if row.peer else None
         if ratio is not None:
-            compared += 1
-            if round(ratio, 2) > 1:
-                slower.append(f"- {row.table}, {row.setting}: {ratio:.2f} of {row.system}{why(mine, row)}")
+            compared.setdefault((row.table, row.system), []).append((row, ratio))
+    ahead = {key: [ratio for row, ratio in pairs if is_ahead(row, ratio)] for key, pairs in compared.items()}
+    every, slower = (sum(map(len, groups.values())) for groups in (compared, ahead))
+    lines = [f"Of {every} comparisons with others, ours is at or below 1.00 in {every - slower}."]
+    lines += ["", "Ahead of us, which its row explains:", ""] if slower else []
+    for (table, system), ratios in ahead.items():
+        if ratios:
+            span = " to ".join(dict.fromkeys(f"{ratio:.2f}" for ratio in (min(ratios), max(ratios))))
+            where = f"{len(ratios)} of {len(compared[table, system])} settings"
+            lines.append(f"- {table}: {system}, in {where}; ours takes {span} of its time")
     absent = sorted({f"- {row.system}: {row.note}" for row in rows if row.peer and not row.turns})
-    lines = [f"Of {compared} comparisons with others, ours is at or below 1.00 in {compared - len(slower)}."]
-    lines += ["", "Behind, with what is known of our time there:", "", *slower] if slower else []
     lines += ["", "Not compared:", "", *absent] if absent else []
     return "\n".join([*lines, ""])
 
 
 def why(ours: Row, other: Row) -> str:
-    """What the profile of our time says of one that is faster."""
-    share, note = ours.more.get(PRODUCTS), f"; {ours.note}" if ours.note else ""
+    """What the profile of our time says of one that is ahead."""
+    share = ours.more.get(PRODUCTS)
     if share is None:
-        return note
-    said = f"; {share:.0f} % of ours are matrix products"
+        return "ahead"
     if ours.median * share / 100 > other.median:
-        said += ", which alone take longer than all of it: it multiplies faster, or less"
-    return said + note
+        return (
+            f"ahead: our matrix products alone, {share:.0f} % of our time, take longer, so it multiplies faster or less"
+        )
+    return f"ahead: {100 - share:.0f} % of our time is not matrix products"
 
 
 def tabulated(table: str, rows: List[Row]) -> str:
@@ -76,9 +92,13 @@ def tabulated(table: str, rows: List[Row]) -> str:
     ]
     ours, last = ours_of(rows), None
     for row in sorted(rows, key=lambda row: [r.setting for r in rows].index(row.setting)):
-        cells = [row.setting if row.setting != last else "", row.system, figure(row), compared(row, ours)]
+        ratio = ratio_of(row, ours)
+        ahead = is_ahead(row, ratio)
+        shown = "" if ratio is None else f"**{ratio:.2f}**" if ahead else f"{ratio:.2f}"
+        cells = [row.setting if row.setting != last else "", row.system, figure(row), shown]
         cells += [number(row.more[name]) if name in row.more else "" for name in more]
-        lines.append(line([*cells, row.note]))
+        reason = why(ours[row.table, row.setting], row) if ahead else ""
+        lines.append(line([*cells, "; ".join(filter(None, [row.note, reason]))]))
         last = row.setting
     return "\n".join([*lines, ""])
 
@@ -88,15 +108,6 @@ def figure(row: Row) -> str:
         return ""
     low, high = row.spread
     return f"{number(row.median)} ({number(low)}–{number(high)})"
-
-
-def compared(row: Row, ours: Dict[Tuple[str, str], Row]) -> str:
-    mine = ours.get((row.table, row.setting))
-    ratio = row.ratio(mine) if mine is not None else None
-    if ratio is None:
-        return ""
-    text = f"{ratio:.2f}"
-    return f"**{text}**" if row.peer and round(ratio, 2) > 1 else text
 
 
 def number(x: float) -> str:
