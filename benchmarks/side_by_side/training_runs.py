@@ -224,7 +224,7 @@ def prepare(args: argparse.Namespace, folder: Path) -> List[str]:
 
 
 def measure(args: argparse.Namespace, folder: Path, references: List[str]) -> Iterator[Row]:
-    """A row for each system; they take turns, each with another seed."""
+    """A row for each system; they take turns, each with another seed, and hand their rows over in the last one."""
     with open(folder / "train.tgt", "rb") as text:
         pairs = sum(1 for _ in text)
     which = "" if args.given else " of the demo's text"
@@ -235,17 +235,17 @@ def measure(args: argparse.Namespace, folder: Path, references: List[str]) -> It
     for seed, (system, row) in itertools.product(range(1, 1 + args.turns), found):
         if system.train is by_marian and peer_python(args.peers) is None:
             row.note = "absent: pymarian is not installed (make .venv-peers/.installed)"
+            if seed == args.turns:
+                yield row
             continue
         args.seed, args.run = seed, folder / f"{system.name} {seed}".replace(" ", "_").replace(",", "")
         one = system.train(args, folder)
         trained.setdefault(system.name, []).append(one)
         row.turns.append(1000 * one.seconds / one.words)
         print(f"  {system.name}, seed {seed}: {one.words / one.seconds:.0f} words a second", flush=True)
-    for _, row in found:
-        if row.turns:
-            row.more = figures(trained[row.system], references)
-            row.note = few_turns(len(row.turns), FULL_TURNS)
-        yield row
+        if seed == args.turns:
+            row.more, row.note = figures(trained[row.system], references), few_turns(seed, FULL_TURNS)
+            yield row
 
 
 def figures(trained: List[Trained], references: List[str]) -> Dict[str, float]:
@@ -295,7 +295,8 @@ def main(argv: Optional[List[str]] = None) -> None:
         rows.versions["pymarian"] = asked.stdout.strip()
     with tempfile.TemporaryDirectory() as folder:
         references = prepare(args, Path(folder))
-        rows.add(*measure(args, Path(folder), references))
+        for row in measure(args, Path(folder), references):
+            rows.add(row)
     rows.close()
 
 
