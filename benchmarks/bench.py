@@ -22,7 +22,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from side_by_side import page, plots
 from side_by_side.rows import Row, is_complete, peer_python, read
@@ -58,9 +58,12 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if (args.source is None) != (args.target is None):
         parser.error("--source and --target go together")
+    for path in filter(None, (args.source, args.target)):
+        if not path.is_file():
+            parser.error(f"there is no text {path}")
     for more in args.more:
-        if more.partition(":")[0] not in SECTIONS:
-            parser.error(f"--more {more}: begins with none of {', '.join(SECTIONS)}")
+        if more.partition(":")[0] not in args.only:
+            parser.error(f"--more {more}: begins with none of {', '.join(args.only)}")
     return args
 
 
@@ -80,26 +83,34 @@ def versions() -> Dict[str, str]:
     return found
 
 
-def measure(section: str, args: argparse.Namespace) -> List[Row]:
-    """Run a section, and give what it found; one that fails leaves what it had, and is not complete."""
-    out = args.work / f"{section}.json"
-    if not (args.keep and is_complete(out)):
-        out.unlink(missing_ok=True)
-        flags = ["--out", out.resolve(), *(["--quick"] if args.quick else [])]
-        if args.source is not None and section != "training_runs":  # which has test texts too: --more names them
-            flags += ["--source", args.source.resolve(), "--target", args.target.resolve()]
-        for more in args.more:
-            flags += shlex.split(more.partition(":")[2]) if more.startswith(f"{section}:") else []
-        command = [sys.executable, "-m", f"side_by_side.{section}", *map(str, flags)]
-        child = start(command, cwd=HERE)
-        try:
-            if child.wait():
-                print(f"{section} failed: exit code {child.returncode}", file=sys.stderr)
-        finally:
-            end(child)
-    if not out.exists():
-        return []
-    rows, found = read(out)
+def measure(section: str, args: argparse.Namespace) -> Tuple[List[Row], bool]:
+    """What a section found, and whether that is all. One that fails gives what it had, and leaves what was measured
+    before it as it was."""
+    kept, fresh = (args.work / f"{section}{ending}" for ending in (".json", ".new.json"))
+    if args.keep and is_complete(kept):
+        print(f"== {section}, as it was measured before", flush=True)
+        return known(kept, args), True
+    print(f"== {section}", flush=True)
+    fresh.unlink(missing_ok=True)
+    flags = ["--out", fresh.resolve(), *(["--quick"] if args.quick else [])]
+    if args.source is not None and section != "training_runs":  # which has test texts too: --more names them
+        flags += ["--source", args.source.resolve(), "--target", args.target.resolve()]
+    for more in args.more:
+        flags += shlex.split(more.partition(":")[2]) if more.startswith(f"{section}:") else []
+    child = start([sys.executable, "-m", f"side_by_side.{section}", *map(str, flags)], cwd=HERE)
+    try:
+        if child.wait():
+            print(f"{section} failed: exit code {child.returncode}", file=sys.stderr)
+    finally:
+        end(child)
+    if is_complete(fresh):
+        os.replace(fresh, kept)
+        return known(kept, args), True
+    return known(fresh, args) if fresh.exists() else [], False
+
+
+def known(path: Path, args: argparse.Namespace) -> List[Row]:
+    rows, found = read(path)
     args.versions |= found
     return rows
 
@@ -123,16 +134,18 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     args.versions = versions()
     began, rows, done = time.monotonic(), [], []
     for section in args.only:
-        print(f"== {section}", flush=True)
-        rows += measure(section, args)
-        done += [section] if is_complete(args.work / f"{section}.json") else []
+        found, complete = measure(section, args)
+        rows += found
+        done += [section] if complete else []
         how = f"sections {', '.join(args.only)}{' with QUICK=1' if args.quick else ''}"
         how += "." if args.keep else f", {(time.monotonic() - began) / 60:.0f} minutes."
         how += f" {args.note}" if args.note else ""
         unfinished = [section for section in args.only if section not in done]
         how += f" **Not complete: {', '.join(unfinished)}.**" if unfinished else ""
-        write(rows, args, how)
-    print(f"{args.out / 'README.md'} and bench.json are written{f', without all of {unfinished}' * bool(unfinished)}")
+        if rows:
+            write(rows, args, how)
+    if rows:
+        print(f"{args.out / 'README.md'} and bench.json are written")
     return 1 if unfinished else 0
 
 

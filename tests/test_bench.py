@@ -3,7 +3,9 @@
 import json
 import math
 import re
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
@@ -62,7 +64,8 @@ def test_a_row_that_is_behind_has_the_profile_that_says_why():
     ours = Row("t", "s", "ours", "s", [1.0], ours=True, more={"% products": 40.0})
     assert page.why(ours, Row("t", "s", "b", "s", [0.9])) == "ahead: 60 % of our time is not matrix products"
     assert "40 % of our time, take longer" in page.why(ours, Row("t", "s", "c", "s", [0.3]))
-    assert page.why(Row("t", "s", "ours", "s", [1.0]), ours) == "ahead"
+    assert page.why(Row("t", "s", "ours", "s", [1.1]), ours) == "ahead"
+    assert page.why(Row("t", "s", "ours", "s", [0.9, 1.2]), ours) == "ahead, but not by more than turns differ"
     rows = [ours, *(Row("t", "s", "b", "s", [x], peer=True, note="8 bits") for x in (0.5, 0.8))]
     text = page.page(rows, {}, "", [])
     assert "b, in 2 of 2 settings; ours takes 1.25 to 2.00 of its time" in text
@@ -97,7 +100,28 @@ def test_a_section_that_was_measured_is_kept_and_one_that_fails_is_told(tmp_path
     assert (tmp_path / "page" / "README.md").is_file() and (tmp_path / "page" / "cost.svg").is_file()
     assert bench.main([*flags, "--only", "lexicon", "--more", "lexicon:--no-such-flag"]) == 1
     assert "lexicon failed: exit code" in capfd.readouterr().err
-    assert "**Not complete: lexicon.**" in (tmp_path / "page" / "README.md").read_text()
+    assert json.loads((tmp_path / "page" / "bench.json").read_text()) == stored  # of before: nothing was measured
+    assert bench.main([*flags, "--keep", "--only", "lexicon"]) == 0
+
+
+def test_what_a_section_had_when_it_broke_off_is_shown_and_not_kept(tmp_path, monkeypatch):
+    def break_off(command, **options):
+        rows = Rows(Path(command[command.index("--out") + 1]))
+        rows.add(*some_rows())
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+
+    monkeypatch.setattr(bench, "start", break_off)
+    assert bench.main(["--quick", "--work", str(tmp_path), "--only", "lexicon"]) == 1
+    page = (tmp_path / "README.md").read_text()
+    assert "**Not complete: lexicon.**" in page and "Of 4 comparisons" in page
+    assert not (tmp_path / "lexicon.json").exists()
+
+
+@pytest.mark.parametrize("flags", [["--source", "no", "--target", "no"], ["--only", "start", "--more", "lexicon:-h"]])
+def test_flags_that_cannot_work_are_refused(flags, capsys):
+    with pytest.raises(SystemExit):
+        bench.main(flags)
+    assert "there is no text no" in capsys.readouterr().err or "--more" in flags
 
 
 def test_a_section_that_broke_off_is_not_taken_for_a_whole_one(tmp_path):

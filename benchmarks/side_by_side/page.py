@@ -8,10 +8,14 @@ HEAD = """# Side by side with everyone
 
 `make bench` wrote this page: {how}
 
-Each row is one system; systems of a setting took turns in one run on one machine. The figure is the median of the
-turns, in brackets between which two figures half of them lie. The ratio is ours by this one's, the median of that of
+Each row is one system; systems of a setting took turns on one machine. The figure is the median of the turns, in
+brackets between which two figures half of them lie. The ratio is ours by this one's, the median of that of
 each turn: below 1.00 we are faster. Bold: another program, or fairseq without us, is faster than we are. Peak memory is
 that of the updates that were measured: statistics of words that did not come yet take none.
+
+"% products" is the share of matrix products in our time, "MB trained" what parameters, gradients and statistics of the
+optimiser take. "Gathered rows" are those of a page, taken from the whole table with a sparse gradient. "Lists" are
+candidate lists of the K most frequent words and K' translations of each source word, a vmap those of CTranslate2.
 
 {signature}
 """
@@ -71,6 +75,8 @@ def behind(rows: Sequence[Row]) -> str:
 def why(ours: Row, other: Row) -> str:
     """What the profile of our time says of one that is ahead."""
     share = ours.more.get(PRODUCTS)
+    if ours.spread[0] <= other.spread[1]:
+        return "ahead, but not by more than turns differ"
     if share is None:
         return "ahead"
     if ours.median * share / 100 > other.median:
@@ -107,6 +113,8 @@ def figure(row: Row) -> str:
     if not row.turns:
         return ""
     low, high = row.spread
+    if len(row.turns) == 1:
+        return number(row.median)
     return f"{number(row.median)} ({number(low)}–{number(high)})"
 
 
