@@ -95,6 +95,19 @@ def test_what_fails_in_a_process_beside_is_said_and_leaves_no_process():
         Beside(lambda: os._exit(3))
 
 
+def test_a_way_that_ends_while_it_is_made_or_trains_is_a_row_and_not_the_end(small):
+    data, args = small
+    args = argparse.Namespace(**{**vars(args), "turns": 2, "row_seconds": 60.0, "size": 200})
+    ours, *_ = updates.ways(args)
+    killed = updates.Way("killed", lambda *_: os._exit(9), peer=True)
+    whole = dict.fromkeys((True, False), data)
+    mine, other = updates.take_turns([ours, killed], whole, args)
+    assert len(mine.seconds) == 1 and mine.more["MB trained"] > 0  # nobody is left to take turns with
+    assert other.failed.startswith("not measured: ended with exit status 9") and other.seconds == []
+    with pytest.raises(RuntimeError, match="exit status 9"):
+        updates.take_turns([updates.Way("lv_fairseq", lambda *_: os._exit(9), ours=True), ours], whole, args)
+
+
 def test_ways_that_do_not_fit_together_are_in_other_groups(small):
     args = argparse.Namespace(**{**vars(small[1]), "size": 1_000_000, "tokens": 2000, "tau": 15_000})
     ours, *others = updates.ways(args)

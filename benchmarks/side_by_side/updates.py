@@ -81,7 +81,7 @@ def ways(args: argparse.Namespace) -> List[Way]:
         Way(f"lv_fairseq, tau {args.tau:,}", with_pages, 1.5, ours=True, draws=True),
         Way(f"a vocabulary of {args.tau:,} words", lambda data, args: Run(data, args, *OWN), floor=True),
         Way(ALONE, partial(with_pages, run=ProductsRun), 1.5, draws=True),
-        Way("gathered rows, SparseAdam", GatheredRun, 1.5, peer=True),
+        Way("gathered rows, SparseAdam", GatheredRun, 3.3, peer=True),
         Way(
             "fairseq, adaptive_loss",
             lambda data, args: AdaptiveRun(data, args, "--criterion", "cross_entropy"),
@@ -130,12 +130,14 @@ def take_turns(group: List[Way], data: Dict[bool, Path], args: argparse.Namespac
     """Ours, the first of the group, goes first in each turn and says what the others train on."""
     with contextlib.ExitStack() as stack:
         systems, measured = [], [Measured() for _ in group]
-        for way in group:
-            systems.append(Beside(partial(way.make, data[way.floor], args)))
-            stack.callback(systems[-1].end)
+        for way, one in zip(group, measured):
+            systems.append(None)
+            with contextlib.nullcontext() if way.ours else one.unless_it_ends():
+                systems[-1] = Beside(partial(way.make, data[way.floor], args))
+                stack.callback(systems[-1].end)
         for turn in range(1 + args.turns):
-            taking = [one for one in measured[1:] if turn == 0 or one.in_time(args.row_seconds)]
-            if len(group) > 1 and not taking:
+            taking = [one for one in measured[1:] if one.in_time(args.row_seconds)]
+            if len(group) > 1 and not taking and measured[0].seconds:
                 break
             sentences, page, seconds = systems[0].ask("update", None)
             measured[0].seconds += [seconds] * (turn > 0)
