@@ -104,6 +104,14 @@ def test_the_measure_says_when_a_training_ends(tmp_path):
     assert equal_time.hours(equal_time.plan[0]) == MANY["hours"]
 
 
+def test_tuning_can_have_flags_of_its_own_which_count_instead_of_those_of_all(tmp_path):
+    runs = trained(tmp_path, train=["--arch", "rnnsearch_small", "--max-update", 10], frozen_train=["--max-update", 12])
+    for run in runs.plan:
+        flags = runs.flags(run)
+        last = max(i for i, flag in enumerate(flags) if flag == "--max-update") if run.kind != "other" else None
+        assert last is None or flags[last + 1] == (12 if run.start else 10)
+
+
 def test_a_run_that_its_time_ended_is_told_of(tmp_path):
     for measure, hours, expected in (
         ("equal convergence", 1.0, ["rnnsearch-1"]),

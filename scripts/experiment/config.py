@@ -44,6 +44,7 @@ DEFAULTS = {
     "other_lexicon": None,  # further rows: a lexicon by another aligner, a file
     "other_train": [],  # a further row: flags of another model, in the place of `train`, with the last tau
     "train": [],  # flags of fairseq-train, for every run (but that of other_train)
+    "frozen_train": [],  # flags of tuning with frozen word vectors, after those of `train`: another learning rate
     "generate": [],  # flags of fairseq-generate, for every row
     "attention": 4,  # sentences to draw
     "parallel": 1,  # trainings or decodings at a time, which share the cores
@@ -55,7 +56,7 @@ CHOICES = {  # of lists of words
     "proposals": ("unigram",),
 }
 SIZES = ("shortlist", "tau", "reshuffle_tau")  # a number, or several
-FLAGS = ("train", "generate", "other_train")
+FLAGS = ("train", "frozen_train", "generate", "other_train")
 OPTIONAL = ("analysis_frequent",)  # lists of numbers that may be empty
 UNK_REPLACEMENTS = ("none", "copy", "lexicon", "lexicon-lowercase")
 LARGEST = 2**31 - 1  # whole number
@@ -189,6 +190,7 @@ def signature(config: Dict) -> Dict:
         "seeds": ", ".join(map(str, config["seeds"])),
         "trained with all seeds": ", ".join(config["every_seed"]) or None,
         "flags of all trainings": shlex.join(map(str, config["train"])),
+        "flags of frozen tuning": shlex.join(map(str, config["frozen_train"])) or None,
         "flags of the other model": shlex.join(map(str, config["other_train"])) or None,
         "flags of decoding": shlex.join(map(str, config["generate"])) or None,
         "unknown words": config["unk_replacement"],

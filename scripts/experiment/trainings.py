@@ -92,7 +92,7 @@ class Trainings:
             flags += ["--patience", self.config["patience"]]
         if run.kind != BASELINE:
             flags += ["--tau", run.size, "--source-tau", self.config["source_tau"], *self.hiding()]
-        return [*flags, *run.flags]
+        return [*flags, *run.flags, *(self.config["frozen_train"] if run.start else ())]
 
     def hiding(self) -> List:
         """Flags of a training with all words, which sees no unknown word by itself. The lexicon tells which words are
