@@ -125,7 +125,7 @@ def write(rows: List[Row], args: argparse.Namespace, how: str) -> None:
         file.write(page.page(rows, args.versions, how, drawn).encode())
 
 
-@signals_as_exit()
+@signals_as_exit("sections that had ended are in --work and on the page: --keep does not measure them again")
 def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parse_args(argv)
     args.out = args.out or (args.work if args.quick else HERE)
