@@ -19,7 +19,7 @@ from lv_fairseq.decoding import Decoding, OpenDictionary
 from lv_fairseq.decoding.attention import heads_of
 from lv_fairseq.decoding.source_text import PLAIN, Frame
 from lv_fairseq.errors import UserError
-from lv_fairseq.models.families import adopt_model
+from lv_fairseq.models.families import adopt_model, pack_model
 from lv_fairseq.page_turner import PageTurner
 from lv_fairseq.task_config import check, check_folders, complete, leave_out_training
 from lv_fairseq.word_tables import ALONE, Tables, freeze, to_be_drawn, to_be_loaded
@@ -101,7 +101,10 @@ class LargeVocabulary:
             for name in ("encoder_embed_path", "decoder_embed_path"):  # initial values, of a file that may be gone
                 if getattr(cfg, name, None):
                     setattr(cfg, name, None)
-            return to_be_loaded(build, self.adopt, *sizes)
+            model = to_be_loaded(build, self.adopt, *sizes)
+            if self.cfg.pack_weights:
+                pack_model(model)
+            return model
         fairseq_patches.copy_checkpoints(link=bool(self.cfg.tau))
         workers = workers_of_this_machine() if self.cfg.tau else ALONE
         try:

@@ -143,6 +143,12 @@ class LargeVocabularyConfig(FairseqDataclass):
         "probability",
         "an ensemble takes the mean of probabilities, as fairseq does, or of log-probabilities, as the paper's code",
     )
+    pack_weights: bool = _option(
+        False,
+        "on a CPU in single precision: weights are laid out for the processor once and not at each product, which "
+        "takes twice their memory and makes transformers faster; last digits of scores may differ; training takes no "
+        "notice",
+    )
     # fairseq's own option by which it joins pieces of words
     post_process: Optional[str] = II("common_eval.post_process")
     # fairseq's own options that partitions depend on

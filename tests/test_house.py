@@ -35,14 +35,15 @@ MAY_IMPORT = {
     "fairseq_patches": "errors files processes watch",
     "partitions": "errors",
     "batching": "errors fairseq_patches partitions",
-    "word_tables": "errors files",
+    "packed_weights": "",
+    "word_tables": "errors files packed_weights",
     "softmax": "",
     "rnnsearch": "",
     "candidates": "corpus_coverage errors files fingerprint lexicon",
     # what connects them
     "page_turner": "partitions word_tables",
     "workers": "word_tables",
-    "models": "errors fingerprint rnnsearch word_tables",
+    "models": "errors fingerprint packed_weights rnnsearch word_tables",
     "decoding": "candidates errors lexicon models results word_tables",
     "criterions": "errors models softmax",
     "task_config": "candidates data_folder decoding errors",
@@ -62,7 +63,14 @@ CONNECT = "models decoding criterions task_config opening large_vocabulary tasks
 CONNECT = CONNECT.split()
 KNOW = {  # libraries, and the rooms that may know them
     "fairseq": [*CONNECT, "index_file", "dictionary_file", "data_folder", "batching", "rnnsearch"],
-    "torch": [*CONNECT, "batching", "rnnsearch", "word_tables", "softmax", "page_turner", "workers", "watch", "trim"],
+    "torch": [
+        *CONNECT,
+        *"batching rnnsearch packed_weights word_tables softmax".split(),
+        "page_turner",
+        "workers",
+        "watch",
+        "trim",
+    ],
     "fairseq_cli": [],
     "starlette": ["serving"],
     "uvicorn": ["serving"],

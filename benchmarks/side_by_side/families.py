@@ -9,6 +9,7 @@ import numpy as np
 from decoding import JOINED, Run, make_data, make_lexicon, translations
 
 from lv_fairseq.errors import UserError
+from lv_fairseq.models.families import pack_model
 from side_by_side import marian
 from side_by_side.ctranslate import convert, ctranslate2_at
 from side_by_side.peers import Peer, PeerError, Worker
@@ -72,9 +73,18 @@ class Family:
         )
         large = self._run()
         listed = self._run(like=large, **lists)
+        packs = self.arch == "transformer"  # the layers of others are no nn.Linear
+        found: Systems = {"all words": [OfFairseq("lv_fairseq", large, ours=not packs, same=packs)]}
+        found["lists"] = [OfFairseq("lv_fairseq, a list a sentence", listed, scope="sentence", ours=not packs)]
+        if packs:
+            large = self._run()
+            pack_model(large.model)
+            listed = self._run(like=large, **lists)
+            for systems, run, scope in ((found["all words"], large, None), (found["lists"], listed, "sentence")):
+                systems[0].name += " (without --pack-weights)"
+                name = systems[0].name.replace("without", "with")
+                systems.insert(0, OfFairseq(name, run, scope=scope, ours=True))
         share_with_corpus(listed, self.sentences)
-        found: Systems = {"all words": [OfFairseq("lv_fairseq", large, ours=True)]}
-        found["lists"] = [OfFairseq("lv_fairseq, a list a sentence", listed, scope="sentence", ours=True)]
         found["lists"] += [OfFairseq("lv_fairseq, a list a batch", listed, scope="batch")]
         found["lists"][-1].for_batches = True
         corpus = f"lv_fairseq, a list for {len(self.sentences)} sentences"
@@ -85,7 +95,7 @@ class Family:
             rnn = self.arch == "rnnsearch"
             alone = self._run("lstm" if rnn else "", task="translation")
             found["all words"].append(OfFairseq("fairseq, lstm" if rnn else "fairseq alone", alone, peer=True))
-            found["all words"][-1].same = not rnn
+            found["all words"][-1].same = packs
         return found
 
     def _make_marian(self) -> None:
@@ -116,7 +126,7 @@ class Family:
             for kind in kinds:
                 self._absent({"all words": f"CTranslate2 {kind}", "lists": f"CTranslate2 {kind}, vmap"}, ABSENT)
             return
-        alone = self.own["all words"][1].run
+        (alone,) = (system.run for system in self.own["all words"] if system.peer)
         vmap, frequent = self.folder / "vmap", self.folder / "large" / "frequent"
         common = [line.rpartition(" ")[0] for line in frequent.read_text().splitlines()[: self.frequent]]
         with open(vmap, "w", encoding="utf-8") as file:

@@ -13,6 +13,7 @@ from decoding import Run
 from lv_fairseq.decoding.source_text import SourceWords
 
 PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::mv", "aten::addmv"}
+PRODUCTS |= {"mkldnn::_linear_pointwise"}  # of packed weights
 
 
 @dataclass
@@ -30,7 +31,7 @@ class System:
         name: in the table
         note: what a reader must know of it
         ours: the one that others are compared with
-        same: whether it must find what that one finds
+        same: whether it must find what all others find of which this is said
     """
 
     peer = False

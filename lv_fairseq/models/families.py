@@ -9,6 +9,7 @@ from fairseq.modules import AdaptiveInput
 from torch import nn
 
 from lv_fairseq.errors import UserError
+from lv_fairseq.packed_weights import available, pack_layers
 from lv_fairseq.rnnsearch.decoder import RNNSearchDecoder
 from lv_fairseq.rnnsearch.encoder import RNNSearchEncoder
 from lv_fairseq.word_tables import Places, Tables, adopt, tables_of
@@ -66,3 +67,13 @@ def word_tables(model: nn.Module) -> Optional[Tables]:
     """The word tables of a model, None if it has none."""
     family = family_of(model)
     return family and tables_of(model, family.places)
+
+
+def pack_model(model: nn.Module) -> None:
+    """Let a model that will only decode pack its weights: those of its layers, and of the words that it scores."""
+    if not available():
+        raise UserError("--pack-weights needs a torch with oneDNN: leave it out")
+    pack_layers(model)
+    tables = word_tables(model)
+    if tables is not None:
+        tables.output.pack()

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lv_fairseq.packed_weights import PackedWeight, linear
 from lv_fairseq.word_tables.number_spaces import ListColumns, WordNumbers
 
 
@@ -78,6 +79,9 @@ class HasRows(Protocol):
     def rows(self, words: Union[slice, WordNumbers]) -> Tuple[Tensor, Optional[Tensor]]:
         """Weight and bias of some words."""
 
+    def shared_rows(self, words: Union[slice, WordNumbers]) -> Tuple[Union[Tensor, PackedWeight], Optional[Tensor]]:
+        """The same of words that all sentences of a search share."""
+
 
 class Searched:
     """The columns of the sentences that a search still works on, and the rows of tables that belong to them."""
@@ -100,7 +104,7 @@ class Searched:
     def rows(self, table: HasRows) -> Tuple[Tuple, Tuple]:
         """Weight and bias of the first columns and of the others, gathered when they are asked for first."""
         if table not in self._first:
-            self._first[table] = table.rows(self.columns.first_words())
+            self._first[table] = table.shared_rows(self.columns.first_words())
             weight, bias = table.rows(self.columns.others)
             bias = weight.new_zeros(self.columns.others.shape) if bias is None else bias
             self._others[table] = weight, bias.masked_fill(self.columns.empty, float("-inf"))
@@ -125,7 +129,7 @@ def linear_over(searched: Searched, table: HasRows, features: Tensor) -> Tensor:
     first, (weight, bias) = searched.rows(table)
     columns = searched.columns
     if not columns.others.size(1):
-        return F.linear(features, *first)
+        return linear(features, *first)
     flat = features.reshape(-1, features.size(-1))
     scores = flat.new_empty(len(flat), columns.width)
     write_linear(scores[:, : columns.count], flat, *first)
@@ -138,9 +142,11 @@ def linear_over(searched: Searched, table: HasRows, features: Tensor) -> Tensor:
     return scores.view(*features.shape[:-1], -1)
 
 
-def write_linear(out: Tensor, features: Tensor, weight: Tensor, bias: Optional[Tensor]) -> None:
-    """out := features weight^T + bias, without a copy of that size."""
-    if bias is None:
+def write_linear(out: Tensor, features: Tensor, weight: Union[Tensor, PackedWeight], bias: Optional[Tensor]) -> None:
+    """out := features weight^T + bias, unless it is packed without a copy of that size."""
+    if isinstance(weight, PackedWeight):
+        out.copy_(weight.product(features, bias))
+    elif bias is None:
         torch.mm(features, weight.t(), out=out)
     else:
         torch.addmm(bias, features, weight.t(), out=out)

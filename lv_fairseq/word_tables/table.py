@@ -7,13 +7,14 @@ sees some rows of a parameter, and that a search over candidate lists (`searchin
 
 import contextlib
 import math
-from typing import Callable, Dict, Iterator, List, Optional, Self, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Self, Tuple, Union
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lv_fairseq.packed_weights import PackedWeight, can_be_packed, linear
 from lv_fairseq.word_tables.columns import Columns, Searched, embedding_over, linear_over
 from lv_fairseq.word_tables.drawing import draw
 from lv_fairseq.word_tables.homes import Home
@@ -23,6 +24,7 @@ from lv_fairseq.word_tables.stored_rows import filled
 
 Rows = Tuple[Tensor, Optional[Tensor]]  # weight and bias
 ALL = slice(None)
+PACKED = 4  # lists whose rows a table keeps packed: retries have longer ones
 
 
 class WordTable(nn.Module):
@@ -116,6 +118,10 @@ class WordTable(nn.Module):
         self._up_to_date()
         return self._rows(words)
 
+    def shared_rows(self, words: Union[slice, WordNumbers]) -> Tuple[Union[Tensor, PackedWeight], Optional[Tensor]]:
+        """The same of words that all sentences of a search share; the weight may be packed."""
+        return self.rows(words)
+
     def _rows(self, words: Union[slice, WordNumbers]) -> Rows:
         raise NotImplementedError
 
@@ -207,6 +213,8 @@ class ScoringTable(WordTable):
             self.register_parameter(name, parameter)
         self._handing_back = False
         self._folded: Optional[Tensor] = None  # the weight of normalised rows, while nothing changes them
+        self._packs = False
+        self._packed: Dict[Tuple, PackedWeight] = {}  # by words, the latest last
         self.train(linear.training)
 
     @contextlib.contextmanager
@@ -226,7 +234,8 @@ class ScoringTable(WordTable):
             return linear_over(self.searched, self, features)
         if self._held or not self._away():
             self._up_to_date()
-            return F.linear(features, self._weight(), None if self.bias is None else self._some("bias", ALL))
+            weight = self._packed_rows(ALL, self._weight) if self._can_pack() else self._weight()
+            return linear(features, weight, None if self.bias is None else self._some("bias", ALL))
         return torch.cat([F.linear(features, weight, bias) for _, weight, bias in self.chunks()], dim=-1)
 
     def _weight(self) -> Tensor:
@@ -237,12 +246,42 @@ class ScoringTable(WordTable):
             self._folded = self._rows(ALL)[0]
         return self._folded
 
+    def pack(self) -> None:
+        """From now on keep the rows of words that a search shares, or of all words, laid out for the processor, as long
+        as nothing changes them."""
+        self._packs = True
+
+    def _can_pack(self) -> bool:
+        return self._packs and not self.training and self.page is None and can_be_packed(next(self.parameters()))
+
+    def shared_rows(self, words: Union[slice, WordNumbers]) -> Tuple[Union[Tensor, PackedWeight], Optional[Tensor]]:
+        if not self._can_pack():
+            return self.rows(words)
+        bias = None if self.bias is None else self._some("bias", words)
+        return self._packed_rows(words, lambda: self._rows(words)[0]), bias
+
+    def _packed_rows(self, words: Union[slice, WordNumbers], weight: Callable[[], Tensor]) -> PackedWeight:
+        """Of these words, packed now or before."""
+        key = (words.start, words.stop) if isinstance(words, slice) else (words.numpy().tobytes(),)
+        packed = self._packed.pop(key, None)
+        while len(self._packed) >= PACKED:
+            del self._packed[next(iter(self._packed))]
+        self._packed[key] = packed or PackedWeight(weight())
+        return self._packed[key]
+
+    def _forget(self) -> None:
+        """What was computed from rows that change now."""
+        self._folded, self._packed = None, {}
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_packed": {}}  # oneDNN's layout cannot be copied
+
     def train(self, mode: bool = True) -> Self:
-        self._folded = None
+        self._forget()
         return super().train(mode)
 
     def _apply(self, *args, **kwargs):
-        self._folded = None
+        self._forget()
         return super()._apply(*args, **kwargs)
 
     def active(
@@ -276,7 +315,8 @@ class ScoringTable(WordTable):
             super()._save_to_state_dict(destination, prefix, keep_vars)
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected, errors):
-        self._folded, self._held = None, {}
+        self._forget()
+        self._held = {}
         if not self._read_with:
             super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected, errors)
             return
