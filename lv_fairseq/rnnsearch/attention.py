@@ -2,6 +2,9 @@
 
     e_j = v . tanh(A s + B h_j),   alpha = softmax(e),   c = sum_j alpha_j h_j
 
+It is computed as 2 v . sigmoid(2 (A s + B h_j)), which is e_j + sum(v): softmax takes no notice of what is the same for
+all j, and torch's sigmoid takes a quarter of the time of its tanh.
+
 Whatever depends on the annotations h_j alone is computed once for a sentence and kept in an `EncodedSource`: the keys
 B h_j, and the products that the decoder takes of every context c. Since c is a weighted mean of annotations, a product
 C c is the same mean of the C h_j, so that c itself is never needed.
@@ -68,7 +71,8 @@ class Attention(nn.Module):
         and the products of the context (sentences * beam x 3 hidden)."""
         sentences, length, _ = source.keys.shape
         query = torch.matmul(state, self.query).view(sentences, source.beam, 1, -1)
-        energies = torch.matmul(torch.tanh(query + source.keys.unsqueeze(1)), self.v)  # sentences x beam x length
+        looked_at = torch.add(2 * query, source.keys.unsqueeze(1), alpha=2).sigmoid_()
+        energies = torch.matmul(looked_at, 2 * self.v)  # sentences x beam x length
         energies = energies.masked_fill(source.padding.unsqueeze(1), float("-inf"))
         alpha = torch.softmax(energies, dim=-1)
         context = torch.bmm(alpha, source.state_products)  # sentences x beam x 3 hidden
