@@ -11,6 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+# With how many rows oneDNN is faster (measured: docs/performance.md). It keeps some hundred KB for each number of rows
+# that it has seen: above this many they are filled up to a multiple of it, so that there are few such numbers.
+OF_A_LAYER, OF_WORDS = range(2, 17), range(1, 161)
+ROUND = 16
 TYPICAL_ROWS = 5  # for which oneDNN chooses a layout; others work with it too
 
 
@@ -19,43 +23,65 @@ def available() -> bool:
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
 
 
-def can_be_packed(weight: Tensor) -> bool:
-    """On a CPU, in single precision, and not about to learn."""
-    suitable = weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.numel() > 0
-    return suitable and not torch.is_grad_enabled()
-
-
 class PackedWeight:
-    """A copy of a weight (outputs x inputs)."""
+    """A weight (outputs x inputs), and from its first suitable use on a copy of it that is laid out.
 
-    def __init__(self, weight: Tensor):
-        self._laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), TYPICAL_ROWS)
+    Args:
+        rows: how many rows of features the copy is used for
+    """
+
+    def __init__(self, weight: Tensor, rows: range):
+        self.weight, self.rows = weight.detach(), rows
+        self._laid_out: Optional[Tensor] = None
+        self._version = -1  # of the weight, which in-place changes raise
 
     def product(self, features: Tensor, bias: Optional[Tensor]) -> Tensor:
         """Features (... x inputs) to features weight^T + bias (... x outputs)."""
-        return torch.ops.mkldnn._linear_pointwise(features, self._laid_out, bias, "none", [], "")
+        rows = features.numel() // max(features.size(-1), 1)
+        if rows not in self.rows or not self._suits(features):
+            return F.linear(features, self.weight, bias)
+        if self._laid_out is None or self._version != self.weight._version:
+            self._laid_out, self._version = laid_out(self.weight), self.weight._version
+        flat = features.reshape(rows, -1)
+        if rows > ROUND and rows % ROUND:
+            flat = F.pad(flat, (0, 0, 0, -rows % ROUND))
+        found = torch.ops.mkldnn._linear_pointwise(flat, self._laid_out, bias, "none", [], "")[:rows]
+        return found.view(*features.shape[:-1], -1)
+
+    def _suits(self, features: Tensor) -> bool:
+        """On a CPU, in single precision, and not about to learn."""
+        single = all(x.device.type == "cpu" and x.dtype == torch.float32 for x in (features, self.weight))
+        learns = (
+            torch.is_grad_enabled() or self.weight.is_inference()
+        )  # of these torch does not say whether they change
+        return single and not learns and not torch.is_autocast_enabled("cpu")
+
+
+def laid_out(weight: Tensor) -> Tensor:
+    return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), TYPICAL_ROWS)
 
 
 def linear(features: Tensor, weight: Union[Tensor, PackedWeight], bias: Optional[Tensor]) -> Tensor:
-    """``F.linear``, also of a weight that is packed."""
+    """``F.linear``, also of a weight that may be packed."""
     if isinstance(weight, PackedWeight):
         return weight.product(features, bias)
     return F.linear(features, weight, bias)
 
 
 class PackedLinear(nn.Linear):
-    """An ``nn.Linear`` that packs its weight when it is first used to decode, and forgets that when it changes.
+    """An ``nn.Linear`` that packs its weight when it decodes.
 
-    Its weight stays where it is: parts of fairseq's attention read it and multiply by themselves.
+    Its weight stays where it is: parts of fairseq's attention read it and multiply by themselves. In training, where
+    optimisers may change it without a trace, nothing is packed.
     """
 
     _packed: Optional[PackedWeight] = None
 
     def forward(self, features: Tensor) -> Tensor:
-        if self.training or not can_be_packed(self.weight) or features.dtype != torch.float32 or not features.numel():
+        if self.training or torch.is_grad_enabled():
             return super().forward(features)
-        if self._packed is None:
-            self._packed = PackedWeight(self.weight)
+        if self._packed is None or self._packed.weight.data_ptr() != self.weight.data_ptr():
+            self._packed = PackedWeight(self.weight, OF_A_LAYER)
         return self._packed.product(features, self.bias)
 
     def train(self, mode: bool = True):

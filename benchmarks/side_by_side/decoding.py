@@ -4,15 +4,16 @@
     cd benchmarks && python -m side_by_side.decoding   # or: make bench
 
 Models with random weights translate the same sentences in turns, over all words and over candidate lists of the same
-K and K'. Random weights do not know when to end: everybody takes as many steps as a source sentence has words, and one
-for its end. With one thread the processor's time counts, which other work on the machine disturbs less; with two the
-clock. Sentences that are translated one by one also give how long one takes by the clock: the median and the longest;
-or, of --latency sentences with lists on one thread, with the middle one of the beams, what 99 of 100 stay below.
+K and K'. Ours has --pack-weights, unless its name says without. Random weights do not know when to end: everybody takes
+as many steps as a source sentence has words, and one for its end. With one thread the processor's time counts, which
+other work on the machine disturbs less; with two the clock. Sentences that are translated one by one also give how long
+one takes by the clock: the median and the longest; or, of --latency sentences with lists on one thread, with the middle
+one of the beams, what 99 of 100 stay below.
 
 - rnnsearch beside fairseq's lstm and Marian's s2s, of the same embedding and hidden sizes;
 - the same with 500,000 words and lists of 15,000, beside a model of 15,000 words;
-- a transformer with one table for both languages, with --pack-weights and without, beside fairseq alone and
-  CTranslate2, with the same weights, and Marian's.
+- a transformer with one table for both languages beside fairseq alone and CTranslate2, with the same weights, and
+  Marian's.
 
 A setting is left out over all words where hypotheses times words are more than --most: minutes for what nobody runs.
 """
@@ -93,6 +94,7 @@ class Turns:
         self.figures: List[float] = []  # ms a word, of each turn
         self.seconds: List[float] = []  # of each batch, by the clock
         self.words = self.sentences = 0
+        self.differ = 0  # sentences that one that must be right has translated otherwise: last digits differ
         self.failed = ""
 
     def add(self, took: Sequence[Took]) -> None:
@@ -114,6 +116,8 @@ class Turns:
         row = Row(table, str(self.setting), system.name, "ms a word", self.figures, system.ours, system.peer)
         if not self.failed and self.words != length * self.sentences:
             notes.append(f"{self.words / self.sentences:.1f} words a sentence and not {length}")
+        if self.differ:
+            notes.append(f"{self.differ} of {self.sentences} translations are others without --pack-weights")
         if self.setting.batch == 1 and self.seconds:
             tail = ("p99 ms", 99) if len(self.seconds) >= ENOUGH else ("longest ms", 100)
             row.more = {name: 1000 * float(np.percentile(self.seconds, p)) for name, p in (("p50 ms", 50), tail)}
@@ -145,9 +149,13 @@ def measure(systems: List[System], setting: Setting, sentences: List[List[str]],
             if took and turn >= 0:
                 mine.add(took)
             said[mine.system.name] = [x.words for x in took]
-        first, *others = [mine.system.name for mine in found if mine.system.same] or [""]
+        ours = next(mine for mine in found if mine.system.ours)
+        first, *others = [mine.system.name for mine in found if mine.system.same]
         others = [name for name in others if said[name] != said[first]]
         assert not others, f"{others} found something else than {first}"
+        if turn >= 0:
+            pairs = zip(itertools.chain(*said[ours.system.name]), itertools.chain(*said[first]))
+            ours.differ += sum(mine != its for mine, its in pairs)
     return found
 
 

@@ -17,6 +17,7 @@ from side_by_side.rows import peer_packages, peer_python
 from side_by_side.systems import OfFairseq, System, share_with_corpus
 
 ABSENT = "absent: make .venv-peers/.installed"
+WITHOUT = "without --pack-weights"
 OF_THREADS = "its threads take a batch each: a batch is cut for them"
 Systems = Dict[str, List[System]]  # by what they choose from: "all words" or "lists"
 
@@ -71,31 +72,28 @@ class Family:
             candidate_retries=0,  # all sentences are cut off here: they are not to be decoded again
             **({"frequent_words": self.folder / "large" / "frequent"} if self.joined else {}),
         )
-        large = self._run()
+        large, plain = self._run(), self._run()
+        pack_model(large.model)
         listed = self._run(like=large, **lists)
-        packs = self.arch == "transformer"  # the layers of others are no nn.Linear
-        found: Systems = {"all words": [OfFairseq("lv_fairseq", large, ours=not packs, same=packs)]}
-        found["lists"] = [OfFairseq("lv_fairseq, a list a sentence", listed, scope="sentence", ours=not packs)]
-        if packs:
-            large = self._run()
-            pack_model(large.model)
-            listed = self._run(like=large, **lists)
-            for systems, run, scope in ((found["all words"], large, None), (found["lists"], listed, "sentence")):
-                systems[0].name += " (without --pack-weights)"
-                name = systems[0].name.replace("without", "with")
-                systems.insert(0, OfFairseq(name, run, scope=scope, ours=True))
         share_with_corpus(listed, self.sentences)
+        found: Systems = {"all words": [OfFairseq("lv_fairseq", large, ours=True)]}
+        found["all words"] += [OfFairseq(f"lv_fairseq, {WITHOUT}", plain, same=True)]
+        found["lists"] = [OfFairseq("lv_fairseq, a list a sentence", listed, scope="sentence", ours=True)]
+        plain = self._run(like=plain, **lists)
+        found["lists"] += [OfFairseq(f"lv_fairseq, a list a sentence, {WITHOUT}", plain, scope="sentence", same=True)]
         found["lists"] += [OfFairseq("lv_fairseq, a list a batch", listed, scope="batch")]
         found["lists"][-1].for_batches = True
         corpus = f"lv_fairseq, a list for {len(self.sentences)} sentences"
         found["lists"] += [OfFairseq(corpus, listed, scope="corpus")]
-        small = f"lv_fairseq, a model of {self.frequent:,} words"
-        found["lists"].append(OfFairseq(small, self._run(data="small"), note="as if nothing but K words were there"))
+        small = self._run(data="small")
+        pack_model(small.model)
+        name = f"lv_fairseq, a model of {self.frequent:,} words"
+        found["lists"].append(OfFairseq(name, small, note="as if nothing but K words were there"))
         if self.peers:
             rnn = self.arch == "rnnsearch"
             alone = self._run("lstm" if rnn else "", task="translation")
             found["all words"].append(OfFairseq("fairseq, lstm" if rnn else "fairseq alone", alone, peer=True))
-            found["all words"][-1].same = packs
+            found["all words"][-1].same = not rnn
         return found
 
     def _make_marian(self) -> None:

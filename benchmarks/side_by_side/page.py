@@ -15,7 +15,8 @@ that of the updates that were measured: statistics of words that did not come ye
 
 "% products" is the share of matrix products in our time, "MB trained" what parameters, gradients and statistics of the
 optimiser take. "Gathered rows" are those of a page, taken from the whole table with a sparse gradient. "Lists" are
-candidate lists of the K most frequent words and K' translations of each source word, a vmap those of CTranslate2.
+candidate lists of the K most frequent words and K' translations of each source word, a vmap those of CTranslate2. Ours
+decodes with `--pack-weights`, unless a row says without.
 
 {signature}
 """

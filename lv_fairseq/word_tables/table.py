@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lv_fairseq.packed_weights import PackedWeight, can_be_packed, linear
+from lv_fairseq.packed_weights import OF_WORDS, PackedWeight, linear
 from lv_fairseq.word_tables.columns import Columns, Searched, embedding_over, linear_over
 from lv_fairseq.word_tables.drawing import draw
 from lv_fairseq.word_tables.homes import Home
@@ -24,7 +24,6 @@ from lv_fairseq.word_tables.stored_rows import filled
 
 Rows = Tuple[Tensor, Optional[Tensor]]  # weight and bias
 ALL = slice(None)
-PACKED = 4  # lists whose rows a table keeps packed: retries have longer ones
 
 
 class WordTable(nn.Module):
@@ -234,8 +233,9 @@ class ScoringTable(WordTable):
             return linear_over(self.searched, self, features)
         if self._held or not self._away():
             self._up_to_date()
-            weight = self._packed_rows(ALL, self._weight) if self._can_pack() else self._weight()
-            return linear(features, weight, None if self.bias is None else self._some("bias", ALL))
+            if self._can_pack():
+                return linear(features, *self.shared_rows(ALL))
+            return F.linear(features, self._weight(), None if self.bias is None else self._some("bias", ALL))
         return torch.cat([F.linear(features, weight, bias) for _, weight, bias in self.chunks()], dim=-1)
 
     def _weight(self) -> Tensor:
@@ -252,22 +252,23 @@ class ScoringTable(WordTable):
         self._packs = True
 
     def _can_pack(self) -> bool:
-        return self._packs and not self.training and self.page is None and can_be_packed(next(self.parameters()))
+        decodes = not self.training and self.page is None and not torch.is_grad_enabled()
+        return self._packs and decodes and next(self.parameters()).device.type == "cpu"
 
     def shared_rows(self, words: Union[slice, WordNumbers]) -> Tuple[Union[Tensor, PackedWeight], Optional[Tensor]]:
         if not self._can_pack():
             return self.rows(words)
-        bias = None if self.bias is None else self._some("bias", words)
-        return self._packed_rows(words, lambda: self._rows(words)[0]), bias
-
-    def _packed_rows(self, words: Union[slice, WordNumbers], weight: Callable[[], Tensor]) -> PackedWeight:
-        """Of these words, packed now or before."""
-        key = (words.start, words.stop) if isinstance(words, slice) else (words.numpy().tobytes(),)
-        packed = self._packed.pop(key, None)
-        while len(self._packed) >= PACKED:
-            del self._packed[next(iter(self._packed))]
-        self._packed[key] = packed or PackedWeight(weight())
-        return self._packed[key]
+        if isinstance(words, slice):
+            key: Tuple = words.indices(self.words)
+        else:
+            key = len(words), words.numpy().tobytes()
+        key += tuple((p.data_ptr(), None if p.is_inference() else p._version) for p in self.parameters())
+        packed = self._packed.pop(key, None) or PackedWeight(self._rows(words)[0], OF_WORDS)
+        kept = sum(len(other.weight) for other in self._packed.values())
+        while self._packed and kept + len(packed.weight) > self.words:  # together no more than all words
+            kept -= len(self._packed.pop(next(iter(self._packed))).weight)
+        self._packed[key] = packed
+        return packed, None if self.bias is None else self._some("bias", words)
 
     def _forget(self) -> None:
         """What was computed from rows that change now."""
@@ -277,7 +278,9 @@ class ScoringTable(WordTable):
         return {**self.__dict__, "_packed": {}}  # oneDNN's layout cannot be copied
 
     def train(self, mode: bool = True) -> Self:
-        self._forget()
+        self._folded = None
+        if mode:
+            self._forget()
         return super().train(mode)
 
     def _apply(self, *args, **kwargs):
