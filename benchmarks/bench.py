@@ -2,7 +2,8 @@
 
     python benchmarks/bench.py --source text.en --target text.de        # any tokenised parallel text
     python benchmarks/bench.py --quick --only updates decoding          # some sections only
-    python benchmarks/bench.py --more "training_runs:--minutes 1"      # flags of a section
+    python benchmarks/bench.py --more "training_runs:--minutes 1"      # flags of a section, which it shows with
+    cd benchmarks && python -m side_by_side.training_runs --help
 
 Sections, one after the other, each a process of its own: an update (updates) and whole trainings (training_runs), a
 decoded word (decoding), the first sentence from a cold start (start), aligning and partitioning (lexicon). What they
@@ -46,15 +47,27 @@ print(json.dumps({name: found[name] for name in sys.argv[1:] if name in found}))
 
 def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer sizes and turns: less than 10 minutes")
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="(default: all)")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer sizes and turns: less than 10 minutes (else 2 hours)"
+    )
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections (default: all)")
     parser.add_argument("--source", type=Path, metavar="FILE", help="tokenised source text (default: the demo's)")
     parser.add_argument("--target", type=Path, metavar="FILE", help="tokenised target text (default: the demo's)")
-    parser.add_argument("--work", type=Path, default=Path("runs/bench"), metavar="DIR", help="(default: runs/bench)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="(default: benchmarks, with --quick WORK)")
-    parser.add_argument("--keep", action="store_true", help="sections that WORK has already are not measured again")
-    parser.add_argument("--note", default="", metavar="TEXT", help="for the page: the text that was used, other work")
-    parser.add_argument("--more", action="append", default=[], metavar="SECTION:FLAGS", help="flags of a section")
+    parser.add_argument(
+        "--work", type=Path, default=Path("runs/bench"), metavar="DIR", help="what was measured (runs/bench)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="for the page, which is written anew (benchmarks, with --quick WORK)"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="do not measure sections again that WORK has, whatever their flags were"
+    )
+    parser.add_argument(
+        "--note", default="", metavar="TEXT", help="a sentence for the page, such as what text was taken"
+    )
+    parser.add_argument(
+        "--more", action="append", default=[], metavar="SECTION:FLAGS", help="flags of a section; several times"
+    )
     args = parser.parse_args(argv)
     if (args.source is None) != (args.target is None):
         parser.error("--source and --target go together")

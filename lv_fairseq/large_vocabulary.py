@@ -104,6 +104,7 @@ class LargeVocabulary:
             model = to_be_loaded(build, self.adopt, *sizes)
             if self.cfg.pack_weights:
                 pack_model(model)
+                logger.info("--pack-weights: large weights are laid out when they are first multiplied by few rows")
             return model
         fairseq_patches.copy_checkpoints(link=bool(self.cfg.tau))
         workers = workers_of_this_machine() if self.cfg.tau else ALONE

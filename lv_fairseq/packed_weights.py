@@ -15,6 +15,7 @@ from torch import Tensor, nn
 # that it has seen: above this many they are filled up to a multiple of it, so that there are few such numbers.
 OF_A_LAYER, OF_WORDS = range(2, 17), range(1, 161)
 ROUND = 16
+LARGE = 1 << 18  # numbers of a weight: smaller ones stay in the processor's cache
 TYPICAL_ROWS = 5  # for which oneDNN chooses a layout; others work with it too
 
 
@@ -24,7 +25,7 @@ def available() -> bool:
 
 
 class PackedWeight:
-    """A weight (outputs x inputs), and from its first suitable use on a copy of it that is laid out.
+    """A weight (outputs x inputs), and from its first suitable use on, if it is large, a copy of it that is laid out.
 
     Args:
         rows: how many rows of features the copy is used for
@@ -38,7 +39,7 @@ class PackedWeight:
     def product(self, features: Tensor, bias: Optional[Tensor]) -> Tensor:
         """Features (... x inputs) to features weight^T + bias (... x outputs)."""
         rows = features.numel() // max(features.size(-1), 1)
-        if rows not in self.rows or not self._suits(features):
+        if rows not in self.rows or self.weight.numel() < LARGE or not self._suits(features):
             return F.linear(features, self.weight, bias)
         if self._laid_out is None or self._version != self.weight._version:
             self._laid_out, self._version = laid_out(self.weight), self.weight._version

@@ -145,9 +145,9 @@ class LargeVocabularyConfig(FairseqDataclass):
     )
     pack_weights: bool = _option(
         False,
-        "on a CPU in single precision: weights are laid out for the processor once and not at each product, which "
-        "takes twice their memory and makes transformers faster; last digits of scores may differ; training takes no "
-        "notice",
+        "on a CPU in single precision: large weights are laid out for the processor once and not at each product, "
+        "which takes as much memory again and is faster with few hypotheses at a time (small batches with a beam); "
+        "last digits of scores may differ; training takes no notice",
     )
     # fairseq's own option by which it joins pieces of words
     post_process: Optional[str] = II("common_eval.post_process")

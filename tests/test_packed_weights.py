@@ -41,9 +41,18 @@ def packings(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def decoding():
+def decoding(monkeypatch):
+    """No weight is too small here."""
+    monkeypatch.setattr(packed_weights, "LARGE", 0)
     with torch.no_grad():
         yield
+
+
+def test_small_weights_are_not_packed(packings, monkeypatch):
+    monkeypatch.setattr(packed_weights, "LARGE", 100)
+    for size in (9, 10):
+        PackedWeight(torch.randn(10, size), OF_WORDS).product(torch.randn(3, size), None)
+    assert packings == [(10, 10)]
 
 
 @pytest.mark.parametrize("outputs, inputs", [(1, 1), (7, 5), (64, 33), (300, 128)])

@@ -6,19 +6,22 @@ from .rows import PRODUCTS, Row
 
 HEAD = """# Side by side with everyone
 
-`make bench` wrote this page: {how}
-
-Each row is one system; systems of a setting took turns on one machine. The figure is the median of the turns, in
-brackets between which two figures half of them lie. The ratio is ours by this one's, the median of that of
-each turn: below 1.00 we are faster. Bold: another program, or fairseq without us, is faster than we are. Peak memory is
-that of the updates that were measured: statistics of words that did not come yet take none.
+What an update, a decoded word, a first sentence and an aligned word cost, ours beside others. Each row is one system. A
+setting is what systems have in common: a number of words, or batch, beam and threads. Systems of a setting took turns
+on one machine; the figure is the median of the turns, in brackets between which two figures half of them lie. "Ours /
+it" is our time divided by its time, turn by turn, and of that the median, which need not be the quotient of the two
+medians: below 1.00 we are faster. Bold: another program, or fairseq without us, is faster than we are; the last column
+says why. Peak memory is that of the updates that were measured: statistics of words that did not come yet take none.
 
 "% products" is the share of matrix products in our time, "MB trained" what parameters, gradients and statistics of the
-optimiser take. "Gathered rows" are those of a page, taken from the whole table with a sparse gradient. "Lists" are
-candidate lists of the K most frequent words and K' translations of each source word, a vmap those of CTranslate2. Ours
-decodes with `--pack-weights`, unless a row says without.
+optimiser take. tau is how many words a page holds, swaps are turning pages. "Gathered rows" are those of a page, taken
+from the whole table with a sparse gradient. "Lists" are candidate lists of the K most frequent words and K'
+translations of each source word, a vmap those of CTranslate2. Ours decodes with `--pack-weights`, unless a row
+says without.
 
 {signature}
+
+`make bench` wrote this page: {how}
 """
 
 
