@@ -474,6 +474,10 @@ def test_whatever_stands_in_the_results_is_read_or_refused_in_one_line(folder):
     [
         (["--out", "{}/nowhere/page.html"], "there is no folder"),
         (["--out", "{}"], "is a folder: name a file"),
+        (["--markdown", "{}/nowhere/tables.md"], "there is no folder"),
+        (["--markdown", "{}"], "is a folder: name a file with --markdown"),
+        (["--markdown", "{}/results.json"], "is a file of the run itself"),
+        (["--markdown", "{}/report.html"], "is the page itself"),
         (["--png", "{}/results.json"], "is no folder: name another one"),
     ],
 )

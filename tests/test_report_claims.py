@@ -1,6 +1,8 @@
 """What a report shows of several seeds, of the paper's claims and of its analysis; and old results without them."""
 
+import html
 import json
+import re
 import statistics
 
 import pytest
@@ -59,7 +61,7 @@ def shown(tmp_path_factory):
     results = with_seeds()
     schema.check(results)
     (folder / "results.json").write_text(json.dumps(results))
-    main([str(folder), "--png", str(folder / "png")])
+    main([str(folder), "--png", str(folder / "png"), "--markdown", str(folder / "tables.md")])
     return folder, Page(page_of(folder))
 
 
@@ -100,6 +102,36 @@ def test_the_analysis_is_shown_as_tables_and_pictures(shown):
     rare = page.row('LV "all" & <b>more</b>', "%")
     assert rare[1:] == ["15.0 % (4\u20138)", "100.0 % (10)"]
     assert page.row("train", "2 h")
+
+
+def markdown_rows(text: str) -> list:
+    """The rows of all tables, as a reader sees them."""
+    rows = [re.split(r" (?<!\\)\| ", line[2:-2]) for line in text.splitlines() if line.startswith("| ")]
+    shown = lambda cell: html.unescape(re.sub(r"\\(.)", r"\1", cell.replace("**", "")))
+    return [list(map(shown, row)) for row in rows]
+
+
+def test_the_tables_as_markdown_are_those_of_the_page(shown):
+    folder, page = shown
+    text = (folder / "tables.md").read_text(encoding="utf-8")
+    rows = markdown_rows(text)
+    assert rows == [[" ".join(cell.split()) for cell in row] for row in page.rows if row]
+    assert len(rows) > 30 and "<" not in text  # whatever is in a run is shown and not obeyed
+    assert text.count("\n|---") == sum(element == "table" for element, _ in page.elements)
+    assert re.search(r"\*\*\d+\.\d\d \u00b1 \d+\.\d\d\*\*", text)  # the best of a column
+    assert r"nrefs:1\|bs:1000" in text
+
+
+def test_names_with_marks_of_markdown_are_shown_as_they_are(tmp_path):
+    made_up_texts(tmp_path)
+    results = with_seeds()
+    results["systems"][0]["name"] = name = "*a* | _b_ `c` [d](e) \\ ~f~"
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    main([str(tmp_path), "--markdown", str(tmp_path / "tables.md")])
+    text = (tmp_path / "tables.md").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if line.startswith(r"| \*a"))
+    assert line.startswith(r"| \*a\* \| \_b\_ \`c\` \[d\](e) \\ \~f\~ | ")
+    assert html.unescape(re.sub(r"\\(.)", r"\1", line)).startswith(f"| {name} |")
 
 
 def test_the_order_of_seeds_does_not_matter(tmp_path):

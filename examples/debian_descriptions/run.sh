@@ -14,4 +14,4 @@ fi
 $tied scripts/prepare --source-lang en --target-lang "$language" --trainpref "$out/raw/train" --validpref "$out/raw/dev" \
   --testpref "$out/raw/test" --out "$out/prepared"
 $tied python scripts/run_experiment.py "$config" --prepared "$out/prepared" --out "$out/experiment"
-$tied lv-report "$out/experiment"
+$tied lv-report "$out/experiment" --markdown "$out/experiment/tables.md"

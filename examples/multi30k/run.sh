@@ -17,4 +17,4 @@ cd "$root"
 $tied scripts/prepare --source-lang en --target-lang "$language" --trainpref "$raw/train" --validpref "$raw/dev" \
   --testpref "$raw/test" --out "$out" --threshold "${THRESHOLD:-2}"
 $tied python scripts/run_experiment.py "$config" --prepared "$out" --out "$out/experiment"
-$tied lv-report "$out/experiment"
+$tied lv-report "$out/experiment" --markdown "$out/experiment/tables.md"

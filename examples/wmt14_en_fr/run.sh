@@ -16,4 +16,4 @@ cd "$root"
 $tied scripts/prepare --source-lang en --target-lang fr --trainpref "$raw/train" --validpref "$raw/dev" \
   --testpref "$raw/test" --out "$out" --words 500000 --max-length 50
 $tied python scripts/run_experiment.py "$config" --prepared "$out" --out "$out/experiment"
-$tied lv-report "$out/experiment"
+$tied lv-report "$out/experiment" --markdown "$out/experiment/tables.md"
