@@ -112,6 +112,7 @@ class Run:
         self.cfg = convert_namespace_to_omegaconf(options_of_fairseq.parse_args_and_arch(parser, [str(data), *flags]))
         self.task = tasks.setup_task(self.cfg.task)
         self.model = self.task.build_model(self.cfg.model).eval() if like is None else like.model
+        self.model.prepare_for_inference_(self.cfg)  # as fairseq's commands do, which leaves out attention for nobody
         self.length = args.length
         self.seconds: List[float] = []  # for a word, of each batch
         self.search(args.beam)

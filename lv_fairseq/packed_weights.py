@@ -17,6 +17,7 @@ OF_A_LAYER, OF_WORDS = range(2, 17), range(1, 161)
 ROUND = 16
 LARGE = 1 << 18  # numbers of a weight: smaller ones stay in the processor's cache
 TYPICAL_ROWS = 5  # for which oneDNN chooses a layout; others work with it too
+LINEAR = getattr(getattr(torch.ops.mkldnn, "_linear_pointwise", None), "default", None)
 
 
 def available() -> bool:
@@ -34,28 +35,27 @@ class PackedWeight:
     def __init__(self, weight: Tensor, rows: range):
         self.weight, self.rows = weight.detach(), rows
         self._laid_out: Optional[Tensor] = None
-        self._version = -1  # of the weight, which in-place changes raise
+        self._version = -1  # of the weight, which in-place changes raise; of inference tensors torch does not say it
+        single = weight.device.type == "cpu" and weight.dtype == torch.float32 and not weight.is_inference()
+        self._suits = single and weight.numel() >= LARGE
 
     def product(self, features: Tensor, bias: Optional[Tensor]) -> Tensor:
         """Features (... x inputs) to features weight^T + bias (... x outputs)."""
         rows = features.numel() // max(features.size(-1), 1)
-        if rows not in self.rows or self.weight.numel() < LARGE or not self._suits(features):
+        if not (self._suits and rows in self.rows and decodes(features)):
             return F.linear(features, self.weight, bias)
         if self._laid_out is None or self._version != self.weight._version:
             self._laid_out, self._version = laid_out(self.weight), self.weight._version
-        flat = features.reshape(rows, -1)
-        if rows > ROUND and rows % ROUND:
-            flat = F.pad(flat, (0, 0, 0, -rows % ROUND))
-        found = torch.ops.mkldnn._linear_pointwise(flat, self._laid_out, bias, "none", [], "")[:rows]
-        return found.view(*features.shape[:-1], -1)
+        if rows <= ROUND or rows % ROUND == 0:
+            return LINEAR(features, self._laid_out, bias, "none", [], "")
+        flat = F.pad(features.reshape(rows, -1), (0, 0, 0, -rows % ROUND))
+        return LINEAR(flat, self._laid_out, bias, "none", [], "")[:rows].view(*features.shape[:-1], -1)
 
-    def _suits(self, features: Tensor) -> bool:
-        """On a CPU, in single precision, and not about to learn."""
-        single = all(x.device.type == "cpu" and x.dtype == torch.float32 for x in (features, self.weight))
-        learns = (
-            torch.is_grad_enabled() or self.weight.is_inference()
-        )  # of these torch does not say whether they change
-        return single and not learns and not torch.is_autocast_enabled("cpu")
+
+def decodes(features: Tensor) -> bool:
+    """On a CPU, in single precision, and not about to learn."""
+    single = features.dtype == torch.float32 and features.device.type == "cpu"
+    return single and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 
 
 def laid_out(weight: Tensor) -> Tensor:

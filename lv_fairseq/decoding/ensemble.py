@@ -1,9 +1,10 @@
 """The models that fairseq's search decodes together, and that speak columns of candidate lists while it runs."""
 
 import contextlib
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
+from fairseq.models import FairseqIncrementalDecoder
 from fairseq.sequence_generator import EnsembleModel
 from torch import Tensor, nn
 
@@ -26,6 +27,7 @@ class ListedEnsemble(nn.Module):
         self.searched: Optional[Searched] = None
         self._tables: List[Tables] = []
         self._whole: Optional[Columns] = None  # of all sentences of the batch
+        self._reorders: Optional[List[List[Callable]]] = None  # of each model
         # fairseq's own mean is of probabilities: for another one each model is an ensemble by itself
         self._single = [EnsembleModel([model]) for model in ensemble.models] if mean == "log-probability" else []
 
@@ -49,6 +51,14 @@ class ListedEnsemble(nn.Module):
         if self.searched is not None:
             self.searched.reorder(new_order)
         return self.ensemble.reorder_encoder_out(encoder_outs, new_order)
+
+    def reorder_incremental_state(self, incremental_states: List[Dict], new_order: Tensor) -> None:
+        """fairseq looks at each step for the modules that keep something, among all of a model; they stay the same."""
+        if self._reorders is None:
+            self._reorders = [reorders(model.decoder) for model in self.ensemble.models] if self.has_incremental else []
+        for mine, state in zip(self._reorders, incremental_states):
+            for reorder in mine:
+                reorder(state, new_order)
 
     def forward_decoder(
         self, tokens: ListColumns, encoder_outs: List, incremental_states: List[Dict], temperature: float = 1.0
@@ -74,6 +84,16 @@ class ListedEnsemble(nn.Module):
             for tables in self._tables:
                 stack.enter_context(tables.output.handing_back())
             return self.ensemble.forward_align(src_tokens, src_lengths, prev_output_tokens)
+
+
+def reorders(decoder: FairseqIncrementalDecoder) -> List[Callable]:
+    """What reorders all that the modules of a decoder keep of the words so far."""
+    kind, plain = type(decoder), FairseqIncrementalDecoder
+    if kind.reorder_incremental_state_scripting is not plain.reorder_incremental_state_scripting:
+        return [decoder.reorder_incremental_state_scripting]
+    asked = [module for module in decoder.modules() if hasattr(module, "reorder_incremental_state")]
+    keeping = [x for x in asked if type(x).reorder_incremental_state is not plain.reorder_incremental_state]
+    return [module.reorder_incremental_state for module in keeping]
 
 
 class ListedLanguageModel(nn.Module):
