@@ -4,6 +4,7 @@ Networks are drawn, and compute in double precision where columns stand in anoth
 can change which of two candidates is the better one.
 """
 
+import copy
 from argparse import Namespace
 from functools import cache, partial
 
@@ -12,8 +13,8 @@ import pytest
 import torch
 from fairseq import options, search
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models.transformer import TransformerEncoder
-from fairseq.sequence_generator import SequenceGenerator
+from fairseq.models.transformer import TransformerDecoder, TransformerEncoder
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from fairseq.tasks.translation import TranslationTask
 from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 from searches import (
@@ -227,6 +228,76 @@ class WithMoods(TransformerEncoder):
         result = super().forward(src_tokens, src_lengths, **kwargs)
         result["encoder_out"] = [result["encoder_out"][0] + moods.view(1, -1, 1)]
         return result
+
+
+class InItsOwnWay(TransformerDecoder):
+    def reorder_incremental_state_scripting(self, incremental_state, new_order):
+        self.asked = True
+        super().reorder_incremental_state_scripting(incremental_state, new_order)
+
+
+class EnsembleInItsOwnWay(EnsembleModel):
+    def reorder_incremental_state(self, incremental_states, new_order):
+        self.asked = True
+        super().reorder_incremental_state(incremental_states, new_order)
+
+
+def decoder_of_a_kind(ensemble):
+    (decoder,) = (model.decoder for model in ensemble.models)
+    decoder.__class__ = InItsOwnWay
+    return decoder
+
+
+def changed_decoder(ensemble, name):
+    (decoder,) = (model.decoder for model in ensemble.models)
+    own = getattr(decoder, name)
+
+    def reorder(incremental_state, new_order):
+        decoder.asked = True
+        return own(incremental_state, new_order)
+
+    setattr(decoder, name, reorder)
+    return decoder
+
+
+def changed_layer(ensemble):
+    (layer, *_) = (model.decoder.layers[0] for model in ensemble.models)
+    layer.reorder_incremental_state = lambda incremental_state, new_order: setattr(layer, "asked", True)
+    return layer
+
+
+def ensemble_of_a_kind(ensemble):
+    ensemble.__class__ = EnsembleInItsOwnWay
+    return ensemble
+
+
+OWN_WAYS = {
+    "a decoder": decoder_of_a_kind,
+    "a decoder that was changed": partial(changed_decoder, name="reorder_incremental_state_scripting"),
+    "what it keeps itself": partial(changed_decoder, name="reorder_incremental_state"),
+    "a layer": changed_layer,
+    "an ensemble": ensemble_of_a_kind,
+}
+
+
+@pytest.mark.parametrize("change", OWN_WAYS.values(), ids=OWN_WAYS)
+def test_who_reorders_in_a_way_of_its_own_is_asked(change):
+    case, sample = Case("scores by length"), batch()
+    expected = case.over(all_words(), sample)
+    wrapped = ListedSearch(case.build(case.listed), case.tables, all_words(), retries=0)
+    who = change(wrapped.model.ensemble)
+    assert_same(wrapped.generate(None, sample), expected)
+    assert who.asked
+
+
+def test_an_attention_that_is_replaced_between_two_searches_is_reordered():
+    case, sample = Case("scores by length"), batch()
+    wrapped = ListedSearch(case.build(case.listed), case.tables, all_words(), retries=0)
+    expected = wrapped.generate(None, sample)
+    for model in wrapped.model.ensemble.models:
+        for layer in model.decoder.layers:
+            layer.self_attn = copy.deepcopy(layer.self_attn)
+    assert_same(wrapped.generate(None, sample), expected)
 
 
 def test_other_input_of_a_model_goes_with_its_sentence():

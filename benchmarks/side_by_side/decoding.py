@@ -21,6 +21,7 @@ A setting is left out over all words where hypotheses times words are more than 
 import gc
 import itertools
 import logging
+import math
 import statistics
 import tempfile
 import time
@@ -41,7 +42,8 @@ from side_by_side.peers import PeerError
 from side_by_side.rows import PRODUCTS, Row, Rows, few_turns
 from side_by_side.systems import System, Took
 
-FULL = dict(batch=[1, 8, 32], beam=[1, 5, 12], threads=[1, 2], large=500_000, joined=256_000, seconds=5.0, latency=100)
+FULL = dict(batch=[1, 8, 32], beam=[1, 5, 12], threads=[1, 2], large=500_000, joined=256_000)
+FULL.update(seconds=math.inf, latency=100)
 QUICK = dict(batch=[1, 8], beam=[5], threads=[1], large=0, joined=32_000, seconds=2.0, latency=0)
 LEAST_TURNS = 3
 ENOUGH = 100  # sentences, to say what 99 of 100 stay below
@@ -74,10 +76,10 @@ def parse_args(argv: Optional[Sequence[str]]) -> Namespace:
     add("--threads", type=int, nargs="+", choices=[1, 2], help="(1 2, with --quick 1)")
     add("--length", type=int, default=10, help="words of a source sentence (10)")
     add("--sentences", type=int, default=100, help="different ones (100)")
-    add("--singles", type=int, default=2, help="sentences a turn where they are translated one by one (2)")
+    add("--singles", type=int, default=1, help="sentences a turn where they are translated one by one (1)")
     add("--latency", type=int, help="sentences one by one where 99 of 100 are asked for (100, with --quick 0)")
     add("--most", type=int, default=12_000_000, help="hypotheses times words of a step (12000000)")
-    add("--seconds", type=float, help="after which a setting has no fourth turn (5, with --quick 2)")
+    add("--seconds", type=float, help="after which a setting has no fourth turn (no limit, with --quick 2)")
     add("--peers", type=Path, default=contract.PEERS, metavar="DIR", help="their environment (.venv-peers)")
     args = contract.parse(parser, argv)
     for name, value in (QUICK if args.quick else FULL).items():

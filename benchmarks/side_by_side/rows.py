@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-FULL_TURNS, QUICK_TURNS = 5, 2
+FULL_TURNS, QUICK_TURNS = 5, 3
 PRODUCTS = "% products"  # among `more` of our rows: which part of the time is matrix products
 
 

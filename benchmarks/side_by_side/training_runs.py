@@ -1,7 +1,7 @@
 """Whole trainings at equal time: what fairseq, with us and without, and Marian make of the same minutes.
 
     python -m side_by_side.training_runs --out rows.json    # from the folder benchmarks; 4 minutes each
-    python -m side_by_side.training_runs --quick            # half a minute each
+    python -m side_by_side.training_runs --quick            # a quarter of a minute each
 
 All train a recurrent model of 256 dimensions with attention over all words of the text, with Adam, about 3,000 tokens
 an update, on two threads, one after the other and without validation. Then each translates the test text with a beam
@@ -35,9 +35,10 @@ from side_by_side.rows import FULL_TURNS, PEERS, Row, Rows, few_turns, parse, pe
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN, BIN = ROOT / "lv_fairseq", Path(sys.executable).parent
 SPLITS = {"train": ("source", "target"), "test": ("test_source", "test_target")}
-MINUTES, QUICK_MINUTES = 4.0, 0.5
-SENTENCES, QUICK_SENTENCES = 1000, 200  # of the test text
-DEMO = ("--pairs", 29_000, "--lemmas", 1000, "--max-clauses", 2)
+MINUTES, QUICK_MINUTES = 4.0, 0.25
+SENTENCES, QUICK_SENTENCES = 1000, 50  # of the test text
+PAIRS, QUICK_PAIRS = 29_000, 8_000  # of the demo's text
+DEMO = ("--lemmas", 1000, "--max-clauses", 2)
 THREADS, BEAM = 2, 5
 TOKENS, RATE, CLIP_NORM, DROPOUT = 3000, 0.002, 1.0, 0.2
 SAVING = 120  # seconds that Marian may take to end after it was told to
@@ -207,7 +208,8 @@ def marian_figures(lines: List[str]) -> tuple:
 def prepare(args: argparse.Namespace, folder: Path) -> List[str]:
     """The text and fairseq's data of it; gives the references of the test text."""
     if args.source is None:
-        demo = [sys.executable, ROOT / "scripts" / "demo_corpus.py", "--out", folder / "demo", *DEMO]
+        pairs = QUICK_PAIRS if args.quick else PAIRS
+        demo = [sys.executable, ROOT / "scripts" / "demo_corpus.py", "--out", folder / "demo", "--pairs", pairs, *DEMO]
         run([str(x) for x in demo], "demo_corpus.py")
         for split, names in SPLITS.items():
             for name, side in zip(names, ("src", "tgt")):

@@ -5,7 +5,7 @@
     python -m side_by_side.updates --words 150000 --archs transformer --source text.en --target text.de
 
 Each way of training is a process of its own with one thread, of which the processor's time counts. They take turns:
-in each, all train on the same sentences, about 2,000 target tokens. Dictionaries are filled up with words that never
+in each, all train on the same sentences, about --tokens target tokens. Dictionaries are filled up with words that never
 occur. Ours includes its swaps, in proportion. A way that takes longer than --row-seconds for its turns gets fewer of
 them. Those that do not fit into memory together are measured one group after the other, ours beside each; of what ours
 took in a turn the median counts.
@@ -37,7 +37,8 @@ from side_by_side.rows import PRODUCTS, Row, Rows, few_turns, parse, section_par
 from side_by_side.ways import SCORES, CrossEntropyRun, GatheredRun, LinearCrossEntropyRun, ProductsRun, parts
 
 WORDS, QUICK_WORDS = [15_000, 50_000, 150_000, 500_000, 1_000_000], [15_000, 150_000]
-PAIRS, QUICK_PAIRS = 40_000, 10_000
+PAIRS, QUICK_PAIRS = 40_000, 5_000
+TOKENS, QUICK_TOKENS = 2_000, 1_000
 GB = 1 << 30
 ALONE = "its matrix products alone"
 OTHERWISE = 1.0  # GB of a process besides what grows with the words
@@ -225,7 +226,7 @@ def parse_args(argv: Optional[List[str]]) -> argparse.Namespace:
         "--words", nargs="+", type=int, metavar="N", help="sizes of the vocabularies (15,000 to 1,000,000)"
     )
     parser.add_argument("--tau", type=int, default=15_000, help="target words of a partition (default: 15,000)")
-    parser.add_argument("--tokens", type=int, default=2000, help="target tokens of an update (default: 2,000)")
+    parser.add_argument("--tokens", type=int, help="target tokens of an update (default: 2,000, with --quick 1,000)")
     parser.add_argument("--pairs", type=int, help=f"sentence pairs to take (default: {PAIRS:,})")
     text = "a way that would take longer in all its turns gets fewer, at least one (default: 60)"
     parser.add_argument("--row-seconds", type=float, default=60.0, help=text)
@@ -234,6 +235,7 @@ def parse_args(argv: Optional[List[str]]) -> argparse.Namespace:
     args.archs = args.archs or (["rnnsearch_small"] if args.quick else list(ARCHS))
     args.words = args.words or (QUICK_WORDS if args.quick else WORDS)
     args.pairs = args.pairs or (QUICK_PAIRS if args.quick else PAIRS)
+    args.tokens = args.tokens or (QUICK_TOKENS if args.quick else TOKENS)
     args.memory = args.memory or available()
     return args
 

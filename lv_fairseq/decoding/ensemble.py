@@ -27,7 +27,7 @@ class ListedEnsemble(nn.Module):
         self.searched: Optional[Searched] = None
         self._tables: List[Tables] = []
         self._whole: Optional[Columns] = None  # of all sentences of the batch
-        self._reorders: Optional[List[List[Callable]]] = None  # of each model
+        self._reorders: Optional[List[List[Callable]]] = None  # of each model, while a search runs
         # fairseq's own mean is of probabilities: for another one each model is an ensemble by itself
         self._single = [EnsembleModel([model]) for model in ensemble.models] if mean == "log-probability" else []
 
@@ -41,11 +41,14 @@ class ListedEnsemble(nn.Module):
     def over(self, columns: Columns, tables: List[Tables]) -> Iterator[None]:
         """In this block the search is over columns."""
         self._tables, self._whole = tables, columns
+        plain = type(self.ensemble).reorder_incremental_state is EnsembleModel.reorder_incremental_state
+        if plain and self.ensemble.has_incremental_states():
+            self._reorders = [reorders(model.decoder) for model in self.ensemble.models]
         with searching(tables, columns) as self.searched:
             try:
                 yield
             finally:
-                self.searched = self._whole = None
+                self.searched = self._whole = self._reorders = None
 
     def reorder_encoder_out(self, encoder_outs: Optional[List], new_order: Tensor) -> List:
         if self.searched is not None:
@@ -53,9 +56,9 @@ class ListedEnsemble(nn.Module):
         return self.ensemble.reorder_encoder_out(encoder_outs, new_order)
 
     def reorder_incremental_state(self, incremental_states: List[Dict], new_order: Tensor) -> None:
-        """fairseq looks at each step for the modules that keep something, among all of a model; they stay the same."""
+        """fairseq looks for the modules that keep something at each step, here they are looked for once a search."""
         if self._reorders is None:
-            self._reorders = [reorders(model.decoder) for model in self.ensemble.models] if self.has_incremental else []
+            return self.ensemble.reorder_incremental_state(incremental_states, new_order)
         for mine, state in zip(self._reorders, incremental_states):
             for reorder in mine:
                 reorder(state, new_order)
@@ -88,12 +91,14 @@ class ListedEnsemble(nn.Module):
 
 def reorders(decoder: FairseqIncrementalDecoder) -> List[Callable]:
     """What reorders all that the modules of a decoder keep of the words so far."""
-    kind, plain = type(decoder), FairseqIncrementalDecoder
-    if kind.reorder_incremental_state_scripting is not plain.reorder_incremental_state_scripting:
+
+    def is_own(module: nn.Module, name: str) -> bool:
+        return getattr(getattr(module, name), "__func__", None) is not getattr(FairseqIncrementalDecoder, name)
+
+    if is_own(decoder, "reorder_incremental_state_scripting"):
         return [decoder.reorder_incremental_state_scripting]
     asked = [module for module in decoder.modules() if hasattr(module, "reorder_incremental_state")]
-    keeping = [x for x in asked if type(x).reorder_incremental_state is not plain.reorder_incremental_state]
-    return [module.reorder_incremental_state for module in keeping]
+    return [module.reorder_incremental_state for module in asked if is_own(module, "reorder_incremental_state")]
 
 
 class ListedLanguageModel(nn.Module):
