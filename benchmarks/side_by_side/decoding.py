@@ -11,7 +11,7 @@ one takes by the clock: the median and the longest; or, of --latency sentences w
 one of the beams, what 99 of 100 stay below.
 
 - rnnsearch beside fairseq's lstm and Marian's s2s, of the same embedding and hidden sizes;
-- the same with 500,000 words and lists of 15,000, beside a model of 15,000 words;
+- the same with 500,000 words and lists of 15,000 only, beside a model of 15,000 words;
 - a transformer with one table for both languages beside fairseq alone and CTranslate2, with the same weights, and
   Marian's.
 
@@ -161,8 +161,8 @@ def measure(systems: List[System], setting: Setting, sentences: List[List[str]],
     return found
 
 
-def settings(args: Namespace, threads: int) -> List[Setting]:
-    sizes = itertools.product(args.batch, args.beam, ("all words", "lists"))
+def settings(args: Namespace, threads: int, peers: bool) -> List[Setting]:
+    sizes = itertools.product(args.batch, args.beam, ("all words", "lists") if peers else ("lists",))
     return [Setting(which, batch, beam, threads) for batch, beam, which in sizes]
 
 
@@ -170,7 +170,7 @@ def measure_family(family: Family, args: Namespace, rows: Rows) -> None:
     for threads in args.threads:
         torch.set_num_threads(threads)
         with family.with_peers(threads, rows.versions) as systems:
-            for setting in settings(args, threads):
+            for setting in settings(args, threads, family.peers):
                 alone = setting.batch == 1
                 mine = [system for system in systems[setting.which] if not (alone and system.for_batches)]
                 if setting.which == "all words" and setting.batch * setting.beam * family.words > args.most:
