@@ -60,6 +60,14 @@ def test_the_page_has_every_row_and_says_where_we_are_behind():
     assert "| 15,000 words | ours | 1.2 (1.1–1.6) | 1.00 | 12 | 80 |" in text
 
 
+def test_the_page_names_a_program_once_and_says_how_many_turns_were_made():
+    versions = {"fairseq-fixed": "0.12", "torch": "2.13", "fairseq": "0.12", "marian": "1", "pymarian": "2"}
+    rows = [Row("t", "s", "a", "s", turns) for turns in ([1.0, 2.0, 3.0], [2.0, 3.0, 4.0], [1.0], [])]
+    text = page.page(rows, versions, "", [])
+    assert "\nfairseq-fixed 0.12, torch 2.13, marian 1, pymarian 2\n" in text
+    assert "Rows are of 3 turns" in text
+
+
 def test_a_row_that_is_behind_has_the_profile_that_says_why():
     ours = Row("t", "s", "ours", "s", [1.0], ours=True, more={"% products": 40.0})
     assert page.why(ours, Row("t", "s", "b", "s", [0.9])) == "ahead: 60 % of our time is not matrix products"

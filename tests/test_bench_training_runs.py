@@ -64,6 +64,10 @@ def test_figures_are_means_over_seeds(tmp_path, monkeypatch):
     assert row.more["BLEU"] == 50 and row.note == "2 of 5 turns"
 
 
+def test_without_translations_there_is_no_bleu():
+    assert training_runs.figures([training_runs.Trained(100, 2.0, 4, [])], []) == {"words a second": 50, "updates": 4}
+
+
 def test_a_line_ends_where_other_programs_end_it(tmp_path):
     (tmp_path / "text").write_text("a\u2028b\n\nc\x85d\n", encoding="utf-8")
     assert training_runs.lines_of(tmp_path / "text") == ["a\u2028b", "", "c\x85d"]

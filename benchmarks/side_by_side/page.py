@@ -1,5 +1,6 @@
 """From rows to `benchmarks/README.md`: a table for each thing that was measured, and where we are behind."""
 
+import statistics
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from .rows import PRODUCTS, Row
@@ -17,7 +18,7 @@ says why. Peak memory is that of the updates that were measured: statistics of w
 optimiser take. tau is how many words a page holds, swaps are turning pages. "Gathered rows" are those of a page, taken
 from the whole table with a sparse gradient. "Lists" are candidate lists of the K most frequent words and K'
 translations of each source word, a vmap those of CTranslate2. Ours decodes with `--pack-weights`, unless a row
-says without.
+says without. Rows are of {turns} turns, unless they say otherwise.
 
 {signature}
 
@@ -31,12 +32,20 @@ def page(rows: Sequence[Row], versions: Dict[str, str], how: str, pictures: Sequ
         how: the command and how long it took
         pictures: names of files beside the page, and what they show
     """
-    signature = ", ".join(f"{name} {version}".strip() for name, version in versions.items())
-    parts = [HEAD.format(how=how, signature=signature), behind(rows)]
+    signature = ", ".join(f"{name} {version}".strip() for name, version in once(versions).items())
+    turns = statistics.mode([len(row.turns) for row in rows if row.turns] or [0])
+    parts = [HEAD.format(how=how, signature=signature, turns=turns), behind(rows)]
     parts += [f"![{what}]({name})\n" for name, what in pictures]
     for table in dict.fromkeys(row.table for row in rows):
         parts.append(tabulated(table, [row for row in rows if row.table == table]))
     return "\n".join(parts)
+
+
+def once(versions: Dict[str, str]) -> Dict[str, str]:
+    """Without what is there by a longer name too, as fairseq is by that of its package."""
+    pairs = list(versions.items())
+    longer = {pair for pair in pairs for name, version in pairs if pair[0] in name != pair[0] and pair[1] == version}
+    return {name: version for name, version in pairs if (name, version) not in longer}
 
 
 def ours_of(rows: Sequence[Row]) -> Dict[Tuple[str, str], Row]:

@@ -8,6 +8,7 @@ which is measured too. Files have been written just before, and so are in memory
 """
 
 import json
+import logging
 import os
 import re
 import resource
@@ -206,6 +207,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument("--scale", type=float, default=0.25, help="of the sizes of the paper (default: 0.25)")
     parser.add_argument("--beam", type=int, default=12)
     args = contract.parse(parser, argv)
+    logging.disable(logging.INFO)
     lv_fairseq.register()
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # of all that is started

@@ -1,7 +1,7 @@
 """Whole trainings at equal time: what fairseq, with us and without, and Marian make of the same minutes.
 
     python -m side_by_side.training_runs --out rows.json    # from the folder benchmarks; 4 minutes each
-    python -m side_by_side.training_runs --quick            # a quarter of a minute each
+    python -m side_by_side.training_runs --quick            # half a minute each, and no translation
 
 All train a recurrent model of 256 dimensions with attention over all words of the text, with Adam, about 3,000 tokens
 an update, on two threads, one after the other and without validation. Then each translates the test text with a beam
@@ -35,8 +35,8 @@ from side_by_side.rows import FULL_TURNS, PEERS, Row, Rows, few_turns, parse, pe
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN, BIN = ROOT / "lv_fairseq", Path(sys.executable).parent
 SPLITS = {"train": ("source", "target"), "test": ("test_source", "test_target")}
-MINUTES, QUICK_MINUTES = 4.0, 0.25
-SENTENCES, QUICK_SENTENCES = 1000, 50  # of the test text
+MINUTES, QUICK_MINUTES = 4.0, 0.5
+SENTENCES = 1000  # of the test text; none with --quick, where BLEU would be zero
 PAIRS, QUICK_PAIRS = 29_000, 8_000  # of the demo's text
 DEMO = ("--lemmas", 1000, "--max-clauses", 2)
 THREADS, BEAM = 2, 5
@@ -94,21 +94,19 @@ def by_fairseq(args: argparse.Namespace, folder: Path, flags: tuple) -> Trained:
     given += ["--log-format", "json", "--log-interval", 1000]
     shown = printed(given, "fairseq-train", args.run / "train.log")
     words, seconds, updates = fairseq_figures(shown.splitlines())
+    translations = translated_by_fairseq(args, folder, flags) if args.sentences else []
+    return Trained(words, seconds, updates, translations)
+
+
+def translated_by_fairseq(args: argparse.Namespace, folder: Path, flags: tuple) -> List[str]:
     # fairseq alone does not open its own checkpoints with today's torch: the plug-in lets it
-    given = [
-        BIN / "fairseq-generate",
-        folder / "data",
-        "--user-dir",
-        PLUGIN,
-        "--task",
-        flags[flags.index("--task") + 1],
-    ]
+    task = flags[flags.index("--task") + 1]
+    given = [BIN / "fairseq-generate", folder / "data", "--user-dir", PLUGIN, "--task", task]
     given += ["--path", args.run / "checkpoint_last.pt"]
     given += ["--beam", BEAM, "--max-tokens", TOKENS, "--cpu", "--num-workers", 0]
     shown = printed(given, "fairseq-generate", args.run / "test.out")
     hypotheses = [line.split("\t") for line in shown.split("\n") if line.startswith("D-")]
-    numbered = sorted((int(number[2:]), text) for number, _, text in hypotheses)
-    return Trained(words, seconds, updates, [text for _, text in numbered])
+    return [text for _, text in sorted((int(number[2:]), text) for number, _, text in hypotheses)]
 
 
 def printed(given: list, name: str, log: Path) -> str:
@@ -159,6 +157,8 @@ def by_marian(args: argparse.Namespace, folder: Path) -> Trained:
     given += ["--disp-freq", "1u", "--save-freq", "1000000u", "--overwrite"]
     marian(given, args, stop_after=60 * args.minutes)
     words, seconds, updates = marian_figures(log.read_text(encoding="utf-8").splitlines())
+    if not args.sentences:
+        return Trained(words, seconds, updates, [])
     translations = args.run / "test.out"
     given = ["decode", *common, "--input", folder / "test.src", "--output", translations, "--beam-size", BEAM]
     marian([*given, "--normalize", 1, "--mini-batch", 16, "--maxi-batch", 10, "--workspace", 500], args)
@@ -220,9 +220,9 @@ def prepare(args: argparse.Namespace, folder: Path) -> List[str]:
                 lines = itertools.islice(text, args.sentences if split == "test" else None)
                 (folder / f"{split}.{side}").write_text("".join(lines), encoding="utf-8")
     given = [BIN / "fairseq-preprocess", "-s", "src", "-t", "tgt", "--trainpref", folder / "train"]
-    given += ["--testpref", folder / "test", "--destdir", folder / "data"]
+    given += [*(["--testpref", folder / "test"] if args.sentences else []), "--destdir", folder / "data"]
     printed(given, "fairseq-preprocess", folder / "preprocess.log")
-    return lines_of(folder / "test.tgt")
+    return lines_of(folder / "test.tgt") if args.sentences else []
 
 
 def measure(args: argparse.Namespace, folder: Path, references: List[str]) -> Iterator[Row]:
@@ -251,14 +251,13 @@ def measure(args: argparse.Namespace, folder: Path, references: List[str]) -> It
 
 
 def figures(trained: List[Trained], references: List[str]) -> Dict[str, float]:
-    """Means over seeds."""
-    how = dict(tokenize="none", force=True)
-    scores = [sacrebleu.corpus_bleu(one.translations, [references], **how).score for one in trained]
-    return {
-        "words a second": round(statistics.median(one.words / one.seconds for one in trained), 1),
-        "BLEU": round(statistics.fmean(scores), 2),
-        "updates": statistics.fmean(one.updates for one in trained),
-    }
+    """Means over seeds; BLEU only where something was translated."""
+    found = {"words a second": round(statistics.median(one.words / one.seconds for one in trained), 1)}
+    if references:
+        how = dict(tokenize="none", force=True)
+        scores = [sacrebleu.corpus_bleu(one.translations, [references], **how).score for one in trained]
+        found["BLEU"] = round(statistics.fmean(scores), 2)
+    return {**found, "updates": statistics.fmean(one.updates for one in trained)}
 
 
 def parse_args(argv: Optional[List[str]]) -> argparse.Namespace:
@@ -266,7 +265,7 @@ def parse_args(argv: Optional[List[str]]) -> argparse.Namespace:
     for name in ("--test-source", "--test-target"):
         parser.add_argument(name, type=Path, metavar="FILE", help="with --source")
     parser.add_argument("--minutes", type=float, help=f"of each training (default: {MINUTES:g})")
-    parser.add_argument("--sentences", type=int, help=f"of the test text (default: {SENTENCES})")
+    parser.add_argument("--sentences", type=int, help=f"of the test text (default: {SENTENCES}, with --quick none)")
     parser.add_argument("--tau", type=int, default=5000, help="target words of a partition (default: 5,000)")
     parser.add_argument("--dim", type=int, default=256, help="of everything (default: 256)")
     parser.add_argument("--peers", type=Path, default=PEERS, metavar="DIR", help="environment with pymarian")
@@ -277,7 +276,7 @@ def parse_args(argv: Optional[List[str]]) -> argparse.Namespace:
         parser.error("--source, --target, --test-source and --test-target go together")
     args.turns, args.given = given.turns or 1, args.source is not None  # whole trainings
     args.minutes = args.minutes or (QUICK_MINUTES if args.quick else MINUTES)
-    args.sentences = args.sentences or (QUICK_SENTENCES if args.quick else SENTENCES)
+    args.sentences = (0 if args.quick else SENTENCES) if args.sentences is None else args.sentences
     return args
 
 
