@@ -13,6 +13,7 @@ import pytest
 import torch
 from fairseq import options, search
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import FairseqIncrementalDecoder
 from fairseq.models.transformer import TransformerDecoder, TransformerEncoder
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from fairseq.tasks.translation import TranslationTask
@@ -271,12 +272,24 @@ def ensemble_of_a_kind(ensemble):
     return ensemble
 
 
+def changed_ensemble(ensemble):
+    own = ensemble.reorder_incremental_state
+
+    def reorder(incremental_states, new_order):
+        ensemble.asked = True
+        return own(incremental_states, new_order)
+
+    ensemble.reorder_incremental_state = reorder
+    return ensemble
+
+
 OWN_WAYS = {
     "a decoder": decoder_of_a_kind,
     "a decoder that was changed": partial(changed_decoder, name="reorder_incremental_state_scripting"),
     "what it keeps itself": partial(changed_decoder, name="reorder_incremental_state"),
     "a layer": changed_layer,
     "an ensemble": ensemble_of_a_kind,
+    "an ensemble that was changed": changed_ensemble,
 }
 
 
@@ -290,6 +303,27 @@ def test_who_reorders_in_a_way_of_its_own_is_asked(change):
     assert who.asked
 
 
+CLASSES = [
+    (EnsembleModel, "reorder_incremental_state"),
+    (FairseqIncrementalDecoder, "reorder_incremental_state_scripting"),
+    (FairseqIncrementalDecoder, "reorder_incremental_state"),
+]
+
+
+@pytest.mark.parametrize("kind, name", CLASSES)
+def test_a_method_of_fairseqs_that_somebody_has_changed_is_asked(kind, name, monkeypatch):
+    case, sample, asked = Case("scores by length"), batch(), []
+    expected, own = case.over(all_words(), sample), getattr(kind, name)
+
+    def reorder(self, state, new_order):
+        asked.append(self)
+        return own(self, state, new_order)
+
+    monkeypatch.setattr(kind, name, reorder)
+    assert_same(case.over(all_words(), sample), expected)
+    assert asked
+
+
 def test_an_attention_that_is_replaced_between_two_searches_is_reordered():
     case, sample = Case("scores by length"), batch()
     wrapped = ListedSearch(case.build(case.listed), case.tables, all_words(), retries=0)
@@ -297,6 +331,7 @@ def test_an_attention_that_is_replaced_between_two_searches_is_reordered():
     for model in wrapped.model.ensemble.models:
         for layer in model.decoder.layers:
             layer.self_attn = copy.deepcopy(layer.self_attn)
+            layer.self_attn.init_incremental_state()  # what it keeps is its own
     assert_same(wrapped.generate(None, sample), expected)
 
 

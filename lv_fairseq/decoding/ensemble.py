@@ -12,6 +12,11 @@ from lv_fairseq.word_tables import Tables, searching
 from lv_fairseq.word_tables.columns import Columns, Searched
 from lv_fairseq.word_tables.number_spaces import ListColumns
 
+# As fairseq has them: whoever changes them later, for a class or for one object, is asked.
+ENSEMBLES = EnsembleModel.reorder_incremental_state
+DECODERS = FairseqIncrementalDecoder.reorder_incremental_state_scripting
+NOTHING_KEPT = FairseqIncrementalDecoder.reorder_incremental_state
+
 
 class ListedEnsemble(nn.Module):
     """Stands before fairseq's ensemble, which does the work. It is told here which sentences are still decoded.
@@ -40,12 +45,12 @@ class ListedEnsemble(nn.Module):
     @contextlib.contextmanager
     def over(self, columns: Columns, tables: List[Tables]) -> Iterator[None]:
         """In this block the search is over columns."""
-        self._tables, self._whole = tables, columns
-        plain = type(self.ensemble).reorder_incremental_state is EnsembleModel.reorder_incremental_state
-        if plain and self.ensemble.has_incremental_states():
-            self._reorders = [reorders(model.decoder) for model in self.ensemble.models]
         with searching(tables, columns) as self.searched:
+            self._tables, self._whole = tables, columns
             try:
+                if is_fairseqs(self.ensemble.reorder_incremental_state, ENSEMBLES):
+                    if self.ensemble.has_incremental_states():
+                        self._reorders = [reorders(model.decoder) for model in self.ensemble.models]
                 yield
             finally:
                 self.searched = self._whole = self._reorders = None
@@ -91,14 +96,14 @@ class ListedEnsemble(nn.Module):
 
 def reorders(decoder: FairseqIncrementalDecoder) -> List[Callable]:
     """What reorders all that the modules of a decoder keep of the words so far."""
-
-    def is_own(module: nn.Module, name: str) -> bool:
-        return getattr(getattr(module, name), "__func__", None) is not getattr(FairseqIncrementalDecoder, name)
-
-    if is_own(decoder, "reorder_incremental_state_scripting"):
+    if not is_fairseqs(decoder.reorder_incremental_state_scripting, DECODERS):
         return [decoder.reorder_incremental_state_scripting]
-    asked = [module for module in decoder.modules() if hasattr(module, "reorder_incremental_state")]
-    return [module.reorder_incremental_state for module in asked if is_own(module, "reorder_incremental_state")]
+    asked = [getattr(module, "reorder_incremental_state", None) for module in decoder.modules()]
+    return [method for method in asked if method is not None and not is_fairseqs(method, NOTHING_KEPT)]
+
+
+def is_fairseqs(method: Callable, original: Callable) -> bool:
+    return getattr(method, "__func__", None) is original
 
 
 class ListedLanguageModel(nn.Module):
