@@ -2,6 +2,7 @@
 
     python benchmarks/softmax.py                     # 2,000 words of text, a page of 15,000 rows, 256 dimensions
     python benchmarks/softmax.py --rows 30000 --dim 620
+    python benchmarks/softmax.py --validation --rows 150000 --tokens 1000     # the loss alone, over all words
 
 The bare matrix products (scores, and their two gradients) are the least that any of them must do. Machines are noisy:
 read the ratios. Rows are measured in turns, and the best of all turns counts. With OMP_NUM_THREADS=1 the processor's
@@ -15,13 +16,16 @@ import resource
 import subprocess
 import sys
 import time
-from typing import Optional, Sequence
+from typing import Iterator, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
 from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 
-from lv_fairseq.softmax import limited_cross_entropy, tau
+from lv_fairseq.softmax import full_cross_entropy, limited_cross_entropy, tau
+
+ROWS = 16384  # of a table that validation takes at a time, as `ScoringTable.chunks` hands them over
+SCORES = 1 << 28  # of others: in parts of so many, a gigabyte
 
 
 def make_inputs(args) -> tuple:
@@ -51,7 +55,45 @@ def by_chunks(features, weight, bias, targets, smoothing=0.0, chunk=None) -> Non
     limited_cross_entropy(features, weight, bias, None, targets, smoothing, chunk)[0].backward()
 
 
+# --- validation: the loss alone ---
+
+
+def chunks(weight, bias) -> Iterator[tuple]:
+    return ((first, weight[first : first + ROWS], bias[first : first + ROWS]) for first in range(0, len(weight), ROWS))
+
+
+@torch.no_grad()
+def bare_scores(features, weight, bias, targets) -> None:
+    for part in features.split(max(1, SCORES // len(weight))):
+        torch.mm(part, weight.t())
+
+
+@torch.no_grad()
+def plain_loss(features, weight, bias, targets) -> torch.Tensor:
+    """As fairseq's models and criteria do it."""
+    size, loss = max(1, SCORES // len(weight)), 0.0
+    for part, right in zip(features.split(size), targets.split(size)):
+        log_p = F.log_softmax(F.linear(part, weight, bias), dim=-1, dtype=torch.float32)
+        loss = loss + F.nll_loss(log_p, right, reduction="sum")
+    return loss
+
+
+@torch.no_grad()
+def torchs_loss(features, weight, bias, targets) -> torch.Tensor:
+    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=max(1, SCORES // len(weight)))
+    return F.linear_cross_entropy(features, weight, targets, linear_bias=bias, reduction="sum", options=options)
+
+
+def full_loss(features, weight, bias, targets) -> torch.Tensor:
+    return full_cross_entropy(features, chunks(weight.detach(), bias.detach()), targets)[0]
+
+
+LOSSES = {"plain": plain_loss, "torch, linear_cross_entropy": torchs_loss, "full": full_loss}
+
+
 def contestants(args) -> dict:
+    if args.validation:
+        return {"bare products": bare_scores, **LOSSES}
     default = max(1, tau.CHUNK_BYTES // (4 * args.rows))
     chunks = [chunk for chunk in (32, 64, 128, 256, 512, 1024) if chunk < args.tokens] + [args.tokens]
     return {
@@ -89,6 +131,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("--tokens", type=int, default=2000, help="words of a batch (default: 2000)")
     parser.add_argument("--rows", type=int, default=15000, help="rows of the page (default: 15000)")
     parser.add_argument("--dim", type=int, default=256, help="size of a word vector (default: 256)")
+    parser.add_argument("--validation", action="store_true", help="the loss alone, over all words: --rows of them")
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--no-memory", action="store_true", help="measure time only: memory takes a process a row")
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)

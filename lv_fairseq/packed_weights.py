@@ -42,7 +42,8 @@ class PackedWeight:
     def product(self, features: Tensor, bias: Optional[Tensor]) -> Tensor:
         """Features (... x inputs) to features weight^T + bias (... x outputs)."""
         rows = features.numel() // max(features.size(-1), 1)
-        if not (self._suits and rows in self.rows and decodes(features)):
+        whole = bias is None or bias.is_contiguous()  # oneDNN does not look at its strides
+        if not (self._suits and whole and rows in self.rows and decodes(features)):
             return F.linear(features, self.weight, bias)
         if self._laid_out is None or self._version != self.weight._version:
             self._laid_out, self._version = laid_out(self.weight), self.weight._version

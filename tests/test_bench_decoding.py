@@ -57,6 +57,8 @@ def test_lists_are_compared_with_all_words_and_small_models_and_absent_peers_are
         assert systems(found, arch, f"{one}, lists") == {*LISTS, *small, *of_lists}
         assert found[arch, f"{one}, all words", alone].peer
         assert "lv_fairseq, a list a batch" in systems(found, arch, "batch 2, beam 2, 1 thread, lists")
+    of_350 = {row.setting for row in rows.read(tmp_path / "rows.json")[0] if row.table.endswith(" 350 words")}
+    assert of_350 == {f"batch {batch}, beam 2, 1 thread, lists" for batch in (1, 2)}
     left_out = found["transformer", "batch 2, beam 2, 1 thread, all words", "lv_fairseq"]  # 4 x 600 is more than 1,500
     assert left_out.note.startswith("left out: ") and not left_out.turns
     for (_, setting, system), row in found.items():
@@ -75,7 +77,7 @@ def test_what_99_of_100_stay_below_is_said_of_a_hundred():
         turns = decoding.Turns(system, decoding.Setting("lists", 1, 5, 1))
         took = [decoding.Took(0.001, (1 + i) / 1000, [["a"]]) for i in range(sentences)]
         turns.add(took)
-        row = turns.row("t", length=1, turns=1)
+        row = turns.row("t", length=1)
         assert set(row.more) == {"p50 ms", tail} and 98 <= row.more[tail] <= 100 and not row.note
 
 

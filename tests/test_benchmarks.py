@@ -1,5 +1,7 @@
 """Benchmarks run, at their smallest, and print every row of their tables. What they measure is not looked at here."""
 
+import argparse
+import importlib
 import logging
 import math
 import random
@@ -66,6 +68,19 @@ def test_softmax_over_a_page_is_compared_with_all_scores(printed):
     assert sum(line.startswith("limited, default") for line in lines) == 2
     (memory,) = printed("softmax", *sizes, "--memory-of", "plain")
     assert math.isfinite(float(memory))
+
+
+def test_losses_over_all_words_are_compared_and_the_same(printed, monkeypatch):
+    sizes = ("--tokens", 40, "--rows", 50, "--dim", 4, "--turns", 1)
+    lines = [line.removesuffix(" -") for line in printed("softmax", *sizes, "--validation", "--no-memory")]
+    for name in ("bare products", "plain", "torch, linear_cross_entropy", "full"):
+        assert len(figures(lines, name)) == 2
+    softmax = importlib.import_module("softmax")
+    monkeypatch.setattr(softmax, "ROWS", 16)
+    monkeypatch.setattr(softmax, "SCORES", 1000)
+    inputs = softmax.make_inputs(argparse.Namespace(tokens=40, rows=50, dim=4))
+    losses = {name: float(loss(*inputs)) for name, loss in softmax.LOSSES.items()}
+    assert all(loss == pytest.approx(losses["plain"], rel=1e-5) for loss in losses.values()), losses
 
 
 def test_half_precision_is_compared_with_single(printed, tmp_path):

@@ -70,6 +70,12 @@ def test_a_packed_product_is_the_product(outputs, inputs, with_bias, packings):
     assert packings == [(outputs, inputs)]
 
 
+def test_a_bias_may_lie_apart_in_memory():
+    weight, bias, features = torch.randn(7, 5), torch.randn(14)[::2], torch.randn(3, 5)
+    found = PackedWeight(weight, OF_WORDS).product(features, bias)
+    assert torch.allclose(found, features @ weight.t() + bias, **CLOSE)
+
+
 def test_memory_does_not_grow_with_the_numbers_of_rows_that_come():
     """oneDNN keeps something for each: 1,400 of them took 390 MB a weight."""
     layer = PackedWeight(torch.randn(128, 96), OF_A_LAYER)

@@ -39,7 +39,7 @@ from lv_fairseq import processes
 from side_by_side import rows as contract
 from side_by_side.families import Family
 from side_by_side.peers import PeerError
-from side_by_side.rows import PRODUCTS, Row, Rows, few_turns
+from side_by_side.rows import PRODUCTS, Row, Rows
 from side_by_side.systems import System, Took
 
 FULL = dict(batch=[1, 8, 32], beam=[1, 5, 12], threads=[1, 2], large=500_000, joined=256_000)
@@ -107,14 +107,12 @@ class Turns:
         self.words += words
         self.sentences += sum(len(x.words) for x in took)
 
-    def row(self, table: str, length: int, turns: int) -> Row:
+    def row(self, table: str, length: int) -> Row:
         """
         Args:
             length: words that each translation should have, its end included
-            turns: that were to be made
         """
         system, notes = self.system, [self.failed or self.system.note]
-        notes.append(few_turns(len(self.figures), turns) if not self.failed else "")
         row = Row(table, str(self.setting), system.name, "ms a word", self.figures, system.ours, system.peer)
         if not self.failed and self.words != length * self.sentences:
             notes.append(f"{self.words / self.sentences:.1f} words a sentence and not {length}")
@@ -184,7 +182,7 @@ def measure_family(family: Family, args: Namespace, rows: Rows) -> None:
 
 
 def with_products(turns: Turns, family: Family, args: Namespace) -> Row:
-    row = turns.row(family.title, args.length + 1, args.turns)
+    row = turns.row(family.title, args.length + 1)
     if row.ours:
         seconds = statistics.median(turns.seconds)
         batch = list(itertools.islice(itertools.cycle(family.sentences), turns.setting.batch))

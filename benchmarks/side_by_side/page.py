@@ -18,7 +18,7 @@ says why. Peak memory is that of the updates that were measured: statistics of w
 optimiser take. tau is how many words a page holds, swaps are turning pages. "Gathered rows" are those of a page, taken
 from the whole table with a sparse gradient. "Lists" are candidate lists of the K most frequent words and K'
 translations of each source word, a vmap those of CTranslate2. Ours decodes with `--pack-weights`, unless a row
-says without. Rows are of {turns} turns, unless they say otherwise.
+says without. Updates are of about 2,000 target tokens and rows of {turns} turns, unless they say otherwise.
 
 {signature}
 
@@ -37,7 +37,7 @@ def page(rows: Sequence[Row], versions: Dict[str, str], how: str, pictures: Sequ
     parts = [HEAD.format(how=how, signature=signature, turns=turns), behind(rows)]
     parts += [f"![{what}]({name})\n" for name, what in pictures]
     for table in dict.fromkeys(row.table for row in rows):
-        parts.append(tabulated(table, [row for row in rows if row.table == table]))
+        parts.append(tabulated(table, [row for row in rows if row.table == table], turns))
     return "\n".join(parts)
 
 
@@ -99,7 +99,11 @@ def why(ours: Row, other: Row) -> str:
     return f"ahead: {100 - share:.0f} % of our time is not matrix products"
 
 
-def tabulated(table: str, rows: List[Row]) -> str:
+def tabulated(table: str, rows: List[Row], turns: int) -> str:
+    """
+    Args:
+        turns: that need not be said
+    """
     (unit, *others) = dict.fromkeys(row.unit for row in rows)
     assert not others, f"{table} has several units: {unit}, {', '.join(others)}"
     more = list(dict.fromkeys(name for row in rows for name in row.more))
@@ -117,7 +121,9 @@ def tabulated(table: str, rows: List[Row]) -> str:
         cells = [row.setting if row.setting != last else "", row.system, figure(row), shown]
         cells += [number(row.more[name]) if name in row.more else "" for name in more]
         reason = why(ours[row.table, row.setting], row) if ahead else ""
-        lines.append(line([*cells, "; ".join(filter(None, [row.note, reason]))]))
+        made = len(row.turns)
+        other = f"{made} turn{'s' * (made > 1)}" if made not in (0, turns) else ""
+        lines.append(line([*cells, "; ".join(filter(None, [row.note, other, reason]))]))
         last = row.setting
     return "\n".join([*lines, ""])
 

@@ -65,11 +65,6 @@ def middle_half(figures: List[float]) -> Tuple[float, float]:
     return low, high
 
 
-def few_turns(made: int, wanted: int) -> str:
-    """A note for a row that was not measured as often as others, for want of time."""
-    return f"{made} of {wanted} turns" if made < wanted else ""
-
-
 class Rows:
     """Collects rows and writes them after each, so that who is stopped loses nothing.
 

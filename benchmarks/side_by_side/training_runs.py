@@ -30,7 +30,7 @@ import sacrebleu
 import lv_fairseq
 from lv_fairseq.errors import UserError, command
 from lv_fairseq.processes import end, how_ended, run, signals_as_exit, start
-from side_by_side.rows import FULL_TURNS, PEERS, Row, Rows, few_turns, parse, peer_python, section_parser
+from side_by_side.rows import PEERS, Row, Rows, parse, peer_python, section_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN, BIN = ROOT / "lv_fairseq", Path(sys.executable).parent
@@ -246,7 +246,7 @@ def measure(args: argparse.Namespace, folder: Path, references: List[str]) -> It
         row.turns.append(1000 * one.seconds / one.words)
         print(f"  {system.name}, seed {seed}: {one.words / one.seconds:.0f} words a second", flush=True)
         if seed == args.turns:
-            row.more, row.note = figures(trained[row.system], references), few_turns(seed, FULL_TURNS)
+            row.more = figures(trained[row.system], references)
             yield row
 
 

@@ -33,11 +33,11 @@ from one_update import ARCHS, DIM, OWN, AdaptiveRun, Run, binarise, demo_text, j
 import lv_fairseq
 from lv_fairseq.processes import signals_as_exit
 from side_by_side.beside import Beside, EndedError
-from side_by_side.rows import PRODUCTS, Row, Rows, few_turns, parse, section_parser
+from side_by_side.rows import PRODUCTS, Row, Rows, parse, section_parser
 from side_by_side.ways import SCORES, CrossEntropyRun, GatheredRun, LinearCrossEntropyRun, ProductsRun, parts
 
 WORDS, QUICK_WORDS = [15_000, 50_000, 150_000, 500_000, 1_000_000], [15_000, 150_000]
-PAIRS, QUICK_PAIRS = 40_000, 5_000
+PAIRS, QUICK_PAIRS = 40_000, 10_000  # of the demo's text the latter are two partitions
 TOKENS, QUICK_TOKENS = 2_000, 1_000
 GB = 1 << 30
 ALONE = "its matrix products alone"
@@ -162,7 +162,8 @@ def take_turns(group: List[Way], data: Dict[bool, Path], args: argparse.Namespac
 def measure(data: Dict[bool, Path], args: argparse.Namespace) -> Iterator[Row]:
     """Rows of one model and one number of words."""
     ours, *others = [way for way in ways(args) if way.exists(args)]
-    here = dict(table=f"an update of {args.arch}", setting=f"{args.size:,} words", unit="s")
+    tokens = f", {args.tokens:,} tokens" if args.tokens != TOKENS else ""  # the page's first lines say what is usual
+    here = dict(table=f"an update of {args.arch}{tokens}", setting=f"{args.size:,} words", unit="s")
     if ours.gigabytes(args) > args.memory:
         yield Row(system=ours.name, ours=True, note=too_large(ours, args), **here)
         return
@@ -194,7 +195,8 @@ def fill(row: Row, beside: List[Measured], found: Dict[str, Measured]) -> None:
         swap + statistics.median(one.seconds[turn] for one in beside if turn < len(one.seconds)) for turn in range(most)
     ]
     row.more = beside[0].more
-    row.note = f"{100 * swap / statistics.median(row.turns):.2f} % is swaps"
+    share = 100 * swap / statistics.median(row.turns)
+    row.note = f"{share:.2f} % is swaps" if swap else "no swaps: one page holds all words of the text"
     if ALONE in found:
         share = statistics.median(its / mine for mine, its in zip(row.turns, found[ALONE].seconds))
         row.more = {**row.more, PRODUCTS: round(100 * share, 1)}
@@ -204,7 +206,7 @@ def note(way: Way, one: Measured, args: argparse.Namespace) -> str:
     notes = []
     if way.scores and parts(args.tokens, args.size) > 1:
         notes.append(f"in {parts(args.tokens, args.size)} parts, for its scores to fit into memory")
-    notes.append(one.failed or few_turns(len(one.seconds), args.turns))
+    notes.append(one.failed)
     return ", ".join(filter(None, notes))
 
 
