@@ -72,11 +72,12 @@ def parse_args(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     if (args.source is None) != (args.target is None):
         parser.error("--source and --target go together")
     for path in filter(None, (args.source, args.target)):
-        if not path.is_file():
-            parser.error(f"there is no text {path}")
+        if not path.is_file() or not path.stat().st_size:
+            parser.error(f"there is no text {path}" if not path.is_file() else f"{path} is empty")
     for more in args.more:
-        if more.partition(":")[0] not in args.only:
-            parser.error(f"--more {more}: begins with none of {', '.join(args.only)}")
+        section, colon, _ = more.partition(":")
+        if section not in args.only or not colon:
+            parser.error(f"--more {more}: write SECTION:FLAGS, with one of {', '.join(args.only)}")
     return args
 
 
@@ -87,8 +88,9 @@ def versions() -> Dict[str, str]:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
     found = {f"{model} x {os.cpu_count()}": "", "Python": platform.python_version(), "lv_fairseq": __version__}
-    for name in ("fairseq-fixed", "torch", "numpy"):
-        found[name] = importlib.metadata.version(name)
+    for name in ("fairseq-fixed", "torch", "numpy", "eflomal"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
     python = peer_python()
     if python is not None:
         asked = [str(python), "-c", NAMES, "ctranslate2", "pymarian", "eflomal"]
@@ -130,15 +132,18 @@ def known(path: Path, args: argparse.Namespace) -> List[Row]:
 
 def write(rows: List[Row], args: argparse.Namespace, how: str) -> None:
     """bench.json, pictures and the page."""
+    ours = page.ours_of(rows)
+    derived = [{"median": row.median, "half": row.spread, "ours / it": page.ratio_of(row, ours)} for row in rows]
     with written_whole(args.out / "bench.json") as file:
-        content = {"versions": args.versions, "rows": [asdict(row) for row in rows]}
+        shown = [{**asdict(row), **more} for row, more in zip(rows, derived)]
+        content = {"versions": args.versions, "how": how, "rows": shown}
         file.write(json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
     drawn = [(name, what) for name, (draw, what) in PICTURES.items() if draw(rows, args.out / name)]
     with written_whole(args.out / "README.md") as file:
         file.write(page.page(rows, args.versions, how, drawn).encode())
 
 
-@signals_as_exit("sections that had ended are in --work and on the page: --keep does not measure them again")
+@signals_as_exit("what sections had measured that had ended is in --work: with --keep they are not measured again")
 def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parse_args(argv)
     args.out = args.out or (args.work if args.quick else HERE)
@@ -151,7 +156,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         rows += found
         done += [section] if complete else []
         how = f"sections {', '.join(args.only)}{' with QUICK=1' if args.quick else ''}"
-        how += "." if args.keep else f", {(time.monotonic() - began) / 60:.0f} minutes."
+        how += "" if args.keep else f", {(time.monotonic() - began) / 60:.0f} minutes"
+        how += f". {time.strftime('%-d %B %Y')}."
+        if not args.keep:
+            texts = f"{args.source.name} and {args.target.name}" if args.source is not None else "the demo's"
+            how += f" The text is {texts}, unless a setting says otherwise."
         how += f" {args.note}" if args.note else ""
         unfinished = [section for section in args.only if section not in done]
         how += f" **Not complete: {', '.join(unfinished)}.**" if unfinished else ""

@@ -10,6 +10,7 @@ from .rows import PRODUCTS, Row
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
+from matplotlib.ticker import LogLocator  # noqa: E402
 
 SALT = {"svg.hashsalt": "bench", "svg.fonttype": "none", "font.size": 9}
 
@@ -51,6 +52,8 @@ def cost(rows: Sequence[Row], path: Path) -> bool:
             sizes = sorted({words for points in systems.values() for words, _ in points})
             panel.set_xticks(sizes, [f"{words:,}" for words in sizes])
             panel.minorticks_off()
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            panel.yaxis.set_major_formatter("{x:g}")
             panel.grid(alpha=0.3)
             panel.legend(fontsize=7)
         save(figure, path)
@@ -64,7 +67,7 @@ def shares(rows: Sequence[Row], path: Path) -> bool:
     if not ours:
         return False
     with matplotlib.rc_context(SALT):
-        figure, panel = pyplot.subplots(figsize=(8, 0.8 + 0.24 * len(ours)), layout="constrained")
+        figure, panel = pyplot.subplots(figsize=(8, 1.1 + 0.24 * len(ours)), layout="constrained")
         names = [f"{row.table}, {row.setting}" for row in ours]
         products = [min(row.more[PRODUCTS], 100.0) for row in ours]
         panel.barh(names, products, label="matrix products")
@@ -72,7 +75,7 @@ def shares(rows: Sequence[Row], path: Path) -> bool:
         panel.invert_yaxis()
         panel.set(xlim=(0, 100), xlabel="% of our time")
         panel.tick_params(axis="y", labelsize=7)
-        panel.legend(fontsize=7, loc="lower left")
+        figure.legend(fontsize=7, loc="outside lower center", ncols=2)
         save(figure, path)
     return True
 
