@@ -17,10 +17,10 @@ says why. Peak memory is that of the updates that were measured: statistics of w
 "% products" is the share of matrix products in our time, "MB trained" what parameters, gradients and statistics of the
 optimiser take. tau is how many words a page holds, swaps are turning pages. "Gathered rows" are those of a page, taken
 from the whole table with a sparse gradient. "Lists" are candidate lists of the K most frequent words and K'
-translations of each source word, a vmap those of CTranslate2, which has no recurrent models. Ours decodes with `--pack-weights`, unless a row
-says without. Models that decode have random weights, and sentences ten words: their p50, p99 and longest time are of a
-sentence with nothing beside it in its batch. K is the size of the small model beside the lists, and K' is 10. Updates are of
-about 2,000 target tokens, unless their heading says otherwise, and rows of {turns} turns, unless they say so themselves.
+translations of each source word, a vmap those of CTranslate2, which has no recurrent models. Ours decodes with
+`--pack-weights`, unless a row says without. Models that decode have random weights, and sentences ten words; p50, p99
+and longest are times of a sentence alone in its batch. K is the size of the small model beside the lists, K' is 10.
+Updates are of about 2,000 target tokens, unless their heading says otherwise, and rows of {turns} turns, unless they do.
 
 {signature}
 
