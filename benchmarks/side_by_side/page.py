@@ -20,7 +20,7 @@ from the whole table with a sparse gradient. "Lists" are candidate lists of the 
 translations of each source word, a vmap those of CTranslate2, which has no recurrent models. Ours decodes with
 `--pack-weights`, unless a row says without. Models that decode have random weights, and sentences ten words; p50, p99
 and longest are times of a sentence alone in its batch. K is the size of the small model beside the lists, K' is 10.
-Updates are of about 2,000 target tokens, unless their heading says otherwise, and rows of {turns} turns, unless they do.
+Updates are of about 2,000 target tokens, unless a heading names another number, rows of {turns} turns, unless they do.
 
 {signature}
 
