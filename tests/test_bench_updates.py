@@ -122,7 +122,9 @@ def test_all_ways_take_turns(tmp_path):
     sizes = ("--words", 400, "--tau", 100, "--tokens", 100, "--pairs", 60, "--turns", 1)
     run("python", "-m", "side_by_side.updates", *sizes, "--archs", "transformer", "--out", out, cwd=ROOT / "benchmarks")
     found, versions = rows.read(out)
-    assert {row.table for row in found} == {"an update of transformer"} and versions["torch"] == torch.__version__
+    assert {row.table for row in found} == {"an update of transformer, 100 tokens"} and versions[
+        "torch"
+    ] == torch.__version__
     assert [row.system for row in found if row.ours] == ["lv_fairseq, tau 100"]
     assert len(found) == 7 and all(len(row.turns) == 1 and row.turns[0] > 0 for row in found)
     more = {row.system: row.more for row in found}
